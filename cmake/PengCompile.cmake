@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: Apache-2.0
+# Compile flags of every peng target.
+#
+# -ffp-contract=off: the reference and the portable kernels give the same bits on every compiler and architecture.
+# Kernel folders add their own -m flags on top; nothing outside them may assume more than the baseline ISA.
+add_library(peng_flags INTERFACE)
+target_compile_options(peng_flags INTERFACE -Wall -Wextra -Werror -ffp-contract=off)
+target_include_directories(peng_flags INTERFACE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/include)
+
+find_package(Threads REQUIRED)
+target_link_libraries(peng_flags INTERFACE Threads::Threads)
+
+if(PENG_SANITIZE)
+  target_compile_options(peng_flags INTERFACE -fsanitize=${PENG_SANITIZE} -fno-omit-frame-pointer -g
+                         -fno-sanitize-recover=all)
+  target_link_options(peng_flags INTERFACE -fsanitize=${PENG_SANITIZE})
+endif()
+
+find_program(CCACHE ccache)
+if(CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+  set(CMAKE_C_COMPILER_LAUNCHER ${CCACHE})
+endif()

@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+# Third-party libraries. Each has a row with its licence in third_party/licenses.tsv, which `make check` compares
+# with this file and with src/text/bridge/Cargo.lock.
+find_package(PkgConfig REQUIRED)
+find_package(Boost 1.81 REQUIRED)
+find_package(OpenSSL REQUIRED)
+find_package(fmt REQUIRED)
+find_package(spdlog REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(yaml-cpp REQUIRED)
+find_package(CLI11 REQUIRED)
+find_package(prometheus-cpp REQUIRED)
+pkg_check_modules(HWLOC REQUIRED IMPORTED_TARGET hwloc)
+pkg_check_modules(NUMA REQUIRED IMPORTED_TARGET numa)
+pkg_check_modules(SYSTEMD REQUIRED IMPORTED_TARGET libsystemd)
+pkg_check_modules(CURL REQUIRED IMPORTED_TARGET libcurl)
+if(PENG_TESTS)
+  find_package(GTest REQUIRED)
+endif()
+if(PENG_BENCH)
+  find_package(benchmark REQUIRED)
+endif()
