@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sched/scheduler.h"
+#include "sched/types.h"
+
+namespace peng::engine {
+
+enum class EngineHealth : uint8_t { kStarting, kReady, kDraining, kDead };
+
+// Figures for /metrics: gauges of now and running totals.
+struct EngineStats {
+  sched::SchedulerStats scheduler;
+  uint64_t prompt_tokens = 0;
+  uint64_t generation_tokens = 0;
+  uint64_t steps = 0;
+  int64_t kv_total_tokens = 0;
+};
+
+// When a request passed its milestones, for latency figures. Unset points have not happened.
+struct RequestTimes {
+  using Clock = std::chrono::steady_clock;
+  std::optional<Clock::time_point> queued, scheduled, first_token, last_token;
+};
+
+// One event of a request's stream.
+struct EngineEvent {
+  sched::RequestEvent event;
+  RequestTimes times;
+};
+
+// Where the front end (HTTP, tokenizer, templates, parsers) and the engine meet: plain data in both directions, in one
+// process now, over a process boundary later. All calls are thread-safe.
+class EngineClient {
+ public:
+  virtual ~EngineClient() = default;
+
+  // Queues a request; its id is unique among live requests. Returns why it is refused, or nullopt. A refused request has
+  // no events.
+  virtual std::optional<std::string> Submit(sched::RequestSpec spec) = 0;
+  // The request's work stops within one step; its stream ends with FinishReason::kAbort.
+  virtual void Abort(sched::RequestId id) = 0;
+  // Waits up to `timeout` for events of any request and takes them. Meant for one polling thread.
+  virtual std::vector<EngineEvent> Poll(std::chrono::milliseconds timeout) = 0;
+  virtual EngineHealth Health() const = 0;
+  virtual EngineStats Stats() const = 0;
+};
+
+}  // namespace peng::engine

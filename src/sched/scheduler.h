@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <list>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "cache/block_pool.h"
+#include "sched/request.h"
+#include "sched/types.h"
+
+namespace peng::sched {
+
+enum class Policy : uint8_t { kFcfs, kPriority };
+
+struct SchedulerConfig {
+  int block_size = 32;
+  int max_num_seqs = 128;              // sequences in one step
+  int max_num_batched_tokens = 2048;   // rows in one step
+  int max_model_len = 0;               // positions of one sequence
+  int long_prefill_token_threshold = 0;  // rows of one prompt per step; 0 = no limit but the budget
+  Policy policy = Policy::kFcfs;
+  bool strict_prefix_reuse = false;    // --batch-invariant=strict
+  std::vector<uint8_t> hash_seed;      // random per process
+};
+
+// What happened to a request: tokens for its stream, and its end.
+struct RequestEvent {
+  RequestId request = 0;
+  std::vector<int32_t> ids;
+  std::vector<PositionLogprobs> logprobs;
+  std::vector<PositionLogprobs> prompt_logprobs;
+  FinishReason finish = FinishReason::kNone;
+  std::optional<int32_t> stop_token;  // the stop token id that ended it, not for EOS
+  std::string error;
+  int32_t num_cached_tokens = 0;      // prompt tokens taken from the prefix cache
+};
+
+struct SchedulerStats {
+  int running = 0;
+  int waiting = 0;
+  double kv_usage = 0;
+  uint64_t preemptions = 0;
+  uint64_t prefix_queries = 0;  // tokens
+  uint64_t prefix_hits = 0;     // tokens
+};
+
+// Decides what the next step computes. No phases: every request has a number of computed positions and catches up with
+// its known tokens, under a budget of rows. Running requests first; when blocks run out, the last running one is preempted
+// (its blocks are freed and it is computed again later); then waiting requests. Pure logic over ids: no tensors, no time,
+// no threads. Schedule() may run before the results of the step before are known: positions whose token is still being
+// sampled are planned as kLastSample.
+class Scheduler {
+ public:
+  Scheduler(const SchedulerConfig& config, cache::BlockPool& pool);
+  ~Scheduler();
+
+  // Takes a request into the waiting queue, or says why it can never run (it needs more blocks than there are, or more
+  // positions than max_model_len).
+  std::optional<std::string> Add(std::shared_ptr<const RequestSpec> spec);
+  // Ends a request at once, waiting or running; rows in flight are dropped at Commit. False if it is not known.
+  bool Abort(RequestId id);
+
+  // The next step; empty if nothing can run before the next Commit.
+  StepPlan Schedule();
+  // Takes in the results of `plan`, in the order of Schedule calls. Handles any number of ids per row: extra planned
+  // positions are truncated. Full committed blocks are published to the prefix cache.
+  std::vector<RequestEvent> Commit(const StepPlan& plan, std::span<const SampledRow> rows);
+  // Ends the requests of a step that failed.
+  std::vector<RequestEvent> Fail(const StepPlan& plan, const std::string& error);
+
+  bool HasWork() const;  // any request waiting or running
+  SchedulerStats stats() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace peng::sched
