@@ -9,9 +9,10 @@ namespace peng::base {
 }  // namespace peng::base
 
 // For peng's own invariants only: no input of a user, a file or a client may reach one. Always on.
-#define PENG_CHECK(condition)                                                                        \
-  do {                                                                                               \
-    if (!(condition)) [[unlikely]] ::peng::base::CheckFailed(#condition, __FILE__, __LINE__);        \
+#define PENG_CHECK(condition)                                    \
+  do {                                                           \
+    if (!(condition)) [[unlikely]]                               \
+      ::peng::base::CheckFailed(#condition, __FILE__, __LINE__); \
   } while (false)
 
 // As PENG_CHECK, in builds without NDEBUG only: for the inside of kernels and other hot loops.

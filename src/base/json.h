@@ -72,9 +72,9 @@ class Json {
 };
 
 struct JsonLimits {
-  size_t max_depth = 128;               // nested arrays and objects
-  size_t max_elements = 16'000'000;     // values in the whole text
-  bool refuse_duplicate_keys = false;   // otherwise the last one wins, as in most parsers
+  size_t max_depth = 128;              // nested arrays and objects
+  size_t max_elements = 16'000'000;    // values in the whole text
+  bool refuse_duplicate_keys = false;  // otherwise the last one wins, as in most parsers
 };
 
 struct JsonError {
