@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+# What people type. CMake does the building; this installs what it needs and picks a preset.
+#
+#   make serve    [MODEL=… PORT=8000]   from a fresh machine to a running server
+#   make test     everything that can fail: unit tests, then the tests that start the server
+#   make build    build/bin/peng and build/bin/vllm_engine
+#   make check    format, clang-tidy, include rules, licences
+# SKIP_DEPS=1 leaves the system's packages alone.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := build
+
+PORT ?= 8000
+HOST ?= 0.0.0.0
+MODEL ?=
+FUZZ_SECONDS ?= 20
+SOAK_SECONDS ?= 1800
+JOBS := $(shell scripts/jobs)
+export CCACHE_BASEDIR := $(CURDIR)
+
+# The quoted list of a Makefile condition: empty means "install".
+ifeq ($(SKIP_DEPS),)
+deps = scripts/install-deps $(1)
+else
+deps = true
+endif
+
+# The cargo that is new enough may not be the first of PATH; src/text finds it through these variables.
+cargo = export CARGO RUSTC; { read -r CARGO; read -r RUSTC; } < <(scripts/find-cargo)
+ninja = cmake --build $(1) -j $(JOBS) --target
+
+# Tests of the code that reads other people's bytes, and of the engine: the ones worth a sanitizer in every run.
+ASAN_TESTS = peng_base_test peng_tensor_test peng_formats_test peng_cache_test peng_sched_test peng_engine_test \
+  peng_text_test peng_server_test
+TSAN_TESTS = peng_base_test peng_backend_test peng_engine_test peng_api_test peng_server_test
+ARM64_TESTS = peng_base_test peng_tensor_test peng_backend_test
+empty :=
+space := $(empty) $(empty)
+regex = ^($(subst $(space),|,$(strip $(1))))$$
+
+.PHONY: serve test build vllm_engine bench check format tidy asan tsan fuzz soak arm64 arm64-smoke clean help
+
+help:
+	@sed -n '3,9s/^# \{0,1\}//p' Makefile
+
+# A build folder that exists keeps its options: `make serve` after `make test` builds only peng and reconfigures nothing.
+build/build.ninja:
+	@$(call deps,build)
+	$(cargo); cmake --preset release -DPENG_TESTS=OFF
+
+build: build/build.ninja
+	@$(call deps,build)
+	$(cargo); $(call ninja,build) peng
+	@ln -sf peng build/bin/vllm_engine
+
+vllm_engine: build
+
+serve:
+	@$(call deps,build $(if $(MODEL),,model))
+	@$(MAKE) --no-print-directory build SKIP_DEPS=1
+	@model=$${MODEL:-}; [ -n "$$model" ] || model=$$(scripts/get-model); \
+	echo "peng: serving $$model on http://$(HOST):$(PORT)"; \
+	exec build/bin/peng serve "$$model" --host $(HOST) --port $(PORT)
+serve: export MODEL := $(MODEL)
+
+test:
+	@$(call deps,build model test)
+	@scripts/get-model
+	$(cargo); cmake --preset release -DPENG_TESTS=ON
+	$(cargo); $(call ninja,build) all
+	@ln -sf peng build/bin/vllm_engine
+	ctest --test-dir build --output-on-failure -j $(JOBS)
+	@venv=$$(scripts/venv tests/requirements.txt); \
+	PENG_BINARY=$(CURDIR)/build/bin/peng PENG_TEST_MODEL=$$(scripts/get-model) $$venv/bin/python -m pytest tests
+
+check:
+	@$(call deps,build check)
+	$(cargo); [ -e build/compile_commands.json ] || cmake --preset release -DPENG_TESTS=OFF
+	scripts/check
+
+format:
+	@$(call deps,check)
+	scripts/format
+
+tidy:
+	@$(call deps,build check)
+	scripts/tidy --all
+
+asan:
+	@$(call deps,build test)
+	$(cargo); cmake --preset asan
+	$(cargo); $(call ninja,build-asan) $(ASAN_TESTS)
+	ctest --test-dir build-asan --output-on-failure -j $(JOBS) -R '$(call regex,$(ASAN_TESTS))'
+
+tsan:
+	@$(call deps,build test)
+	$(cargo); cmake --preset tsan
+	$(cargo); $(call ninja,build-tsan) $(TSAN_TESTS)
+	ctest --test-dir build-tsan --output-on-failure -j $(JOBS) -R '$(call regex,$(TSAN_TESTS))'
+
+fuzz:
+	@$(call deps,build fuzz)
+	$(cargo); cmake --preset fuzz
+	$(cargo); $(call ninja,build-fuzz) peng_fuzz
+	scripts/fuzz build-fuzz $(FUZZ_SECONDS)
+
+bench:
+	@$(call deps,build bench)
+	$(cargo); cmake --preset bench
+	$(cargo); $(call ninja,build-bench) peng_bench
+	scripts/bench build-bench
+
+soak: build
+	@venv=$$(scripts/venv tests/requirements.txt); model=$${MODEL:-}; [ -n "$$model" ] || model=$$(scripts/get-model); \
+	PENG_BINARY=$(CURDIR)/build/bin/peng $$venv/bin/python scripts/soak.py --model "$$model" --seconds $(SOAK_SECONDS)
+soak: export MODEL := $(MODEL)
+
+arm64:
+	@$(call deps,build arm64)
+	export PENG_SYSROOT; PENG_SYSROOT=$$(scripts/arm64-sysroot --rust); \
+	$(cargo); cmake --preset arm64 -DPENG_TESTS=OFF; $(call ninja,build-arm64) peng
+
+arm64-smoke:
+	@$(call deps,build arm64)
+	export PENG_SYSROOT; PENG_SYSROOT=$$(scripts/arm64-sysroot); \
+	$(cargo); cmake --preset arm64 -DPENG_TESTS=ON; $(call ninja,build-arm64) $(ARM64_TESTS); \
+	ctest --test-dir build-arm64 --output-on-failure -j $(JOBS) -R '$(call regex,$(ARM64_TESTS))'
+
+clean:
+	rm -rf build build-*
