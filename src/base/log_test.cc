@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/log.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <regex>
+
+namespace peng::base {
+namespace {
+
+std::string Logged(LogLevel level, std::string_view message) {
+  testing::internal::CaptureStderr();
+  Log(level, message);
+  return testing::internal::GetCapturedStderr();
+}
+
+TEST(Log, LineHasTimeLevelAndMessage) {
+  const std::regex line(R"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} INFO ready on port 8000\n)");
+  EXPECT_TRUE(std::regex_match(Logged(LogLevel::kInfo, "ready on port 8000"), line));
+  EXPECT_NE(Logged(LogLevel::kWarning, "x").find(" WARNING x"), std::string::npos);
+  EXPECT_NE(Logged(LogLevel::kError, "x").find(" ERROR x"), std::string::npos);
+}
+
+TEST(Log, FormatsArguments) {
+  testing::internal::CaptureStderr();
+  LogInfo("{} of {}", 1, "2");
+  EXPECT_NE(testing::internal::GetCapturedStderr().find(" INFO 1 of 2\n"), std::string::npos);
+}
+
+TEST(Log, DropsWhatIsBelowTheLevel) {
+  EXPECT_EQ(Logged(LogLevel::kDebug, "x"), "");
+  SetLogLevel(LogLevel::kDebug);
+  EXPECT_NE(Logged(LogLevel::kDebug, "x").find(" DEBUG x"), std::string::npos);
+  SetLogLevel(LogLevel::kError);
+  EXPECT_EQ(Logged(LogLevel::kWarning, "x"), "");
+  SetLogLevel(LogLevel::kInfo);
+}
+
+TEST(Log, AMessageIsOneLine) {
+  const std::string out = Logged(LogLevel::kInfo, "a\n2026-01-01 00:00:00.000 ERROR forged {}");
+  EXPECT_EQ(std::count(out.begin(), out.end(), '\n'), 1);
+  EXPECT_NE(out.find("{}"), std::string::npos) << "braces of a message are no format";
+}
+
+}  // namespace
+}  // namespace peng::base
