@@ -8,6 +8,7 @@ import http.server
 import json
 import os
 import pathlib
+import re
 import shutil
 import threading
 import time
@@ -129,10 +130,10 @@ def open_page(browser, url, request):
         return page
 
     yield start
-    folder = os.environ.get("PENG_TEST_SCREENSHOTS")
+    folder, name = os.environ.get("PENG_TEST_SCREENSHOTS"), re.sub(r"\W+", "-", request.node.name)
     for number, context in enumerate(contexts):
         if folder:
-            context.pages[0].screenshot(path=f"{folder}/{request.node.name}-{number}.png")
+            context.pages[0].screenshot(path=f"{folder}/{name}-{number}.png")
         context.close()
     assert not faults
 
