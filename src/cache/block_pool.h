@@ -1,28 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <unordered_map>
 #include <vector>
+
+#include "cache/block_hash.h"
 
 namespace peng::cache {
 
 using BlockId = int32_t;
-
-// Collision-resistant digest of a block's tokens and of all blocks before it (SHA-256 chain, seeded per process, with an
-// optional salt per request).
-using BlockHash = std::array<uint8_t, 32>;
-
-struct BlockHashHasher {
-  size_t operator()(const BlockHash& h) const;
-};
-
-// The digest of one full block: `parent` is the digest of the block before it, or the root (RootHash).
-BlockHash RootHash(std::span<const uint8_t> process_seed, std::span<const uint8_t> salt);
-BlockHash ChainHash(const BlockHash& parent, std::span<const int32_t> tokens, int32_t adapter_id);
 
 // Hands out the ids of KV blocks: reference counts, a free list in eviction order (least recently freed first), and the
 // index of full blocks by digest. Block 0 is the null block and never handed out. Ids only, no memory. Not thread-safe.
@@ -34,6 +22,7 @@ class BlockPool {
   int num_usable() const;  // without the null block
   int num_free() const;    // usable blocks that nobody holds; some may still be indexed
   double usage() const;    // held share of the usable blocks, 0..1
+  bool prefix_cache_enabled() const { return enable_prefix_cache_; }
 
   // `count` blocks with one reference each, or nullopt if fewer are free (then nothing changes). Drops the index entries
   // of the blocks it hands out.
@@ -43,8 +32,9 @@ class BlockPool {
   // Drops a reference; at zero the block goes to the end of the free list and stays indexed.
   void Unref(BlockId id);
 
-  // Publishes a full, computed block. `prompt_only` = every position was computed in the prompt phase. A digest that is
-  // already there keeps its first block.
+  // Publishes a full, computed block that somebody holds and that is never written again. `prompt_only` = every position
+  // was computed in the prompt phase. A digest that is already there keeps its first block, unless only the new one is
+  // prompt_only.
   void Publish(BlockId id, const BlockHash& hash, bool prompt_only);
   // The block with this digest, or nullopt. With `strict`, only blocks that are prompt_only. Adds no reference.
   std::optional<BlockId> Find(const BlockHash& hash, bool strict) const;

@@ -5,7 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <unordered_map>
+#include <utility>
 #include <vector>
 
 namespace peng::sched {
@@ -29,13 +29,17 @@ struct SamplingParams {
   int32_t num_logprobs = -1;         // -1 = none, 0 = only the sampled token, k = and the k most probable
   int32_t num_prompt_logprobs = -1;  // as above, for every prompt position but the first
 
-  bool NeedsHostState() const;  // penalties, bias, masks: the row waits for the sample before it
+  // Penalties or bad words: the logits of a row change with the tokens sampled before it, so the row waits for them.
+  bool NeedsHostState() const;
 };
 
-// A state machine over generated tokens that masks the next one (structured output). Owned by the request.
+// A state machine over generated tokens that masks the next one (structured output). Owned by the request. The scheduler
+// calls Accept for the tokens that it commits, the executor FillMask when it samples; the two never overlap, since a
+// constrained row is planned only when every token before it is committed.
 class Constraint {
  public:
   virtual ~Constraint() = default;
+  // Takes in generated tokens, without the end-of-sequence or stop token that ends the request. False if they do not fit.
   virtual bool Accept(const std::vector<int32_t>& ids) = 0;
   virtual void Rollback(int n) = 0;
   // Sets bit i of `mask` for every token that may come next, [(vocab + 31) / 32].
@@ -57,7 +61,9 @@ struct RequestSpec {
   std::shared_ptr<Constraint> constraint;  // null = none
 };
 
-// One sequence's rows in a step: positions [first_position, first_position + num_rows).
+// Consecutive rows of one phase of a sequence: positions [first_position, first_position + num_rows). Rows whose token was
+// sampled are of the generated phase, also when they are computed again after a preemption; a step that computes both
+// kinds for a request has two StepSequences of it.
 struct StepSequence {
   RequestId request = 0;
   int32_t first_position = 0;
@@ -65,7 +71,7 @@ struct StepSequence {
   bool prompt_phase = true;
   // Ids of the rows. kLastSample stands for the token that the step before samples for this request.
   std::vector<int32_t> token_ids;
-  std::vector<int32_t> block_table;
+  std::vector<int32_t> block_table;  // covers positions [0, first_position + num_rows)
   bool sample = false;               // the last row's logits are sampled
   int32_t sample_index = 0;          // index of the sampled token among the generated ones: the random counter
   bool wants_prompt_logprobs = false;
@@ -76,9 +82,9 @@ inline constexpr int32_t kLastSample = -1;
 struct StepPlan {
   uint64_t step = 0;
   std::vector<StepSequence> sequences;
-  // Requests whose per-request executor state is to be made before, or dropped after, this step.
-  std::vector<std::shared_ptr<const RequestSpec>> started;
+  // Before the step runs, the executor drops its state of the requests that ended, then makes that of those that start.
   std::vector<RequestId> ended;
+  std::vector<std::shared_ptr<const RequestSpec>> started;
   int32_t num_rows() const;
   bool empty() const { return sequences.empty(); }
 };
@@ -86,14 +92,14 @@ struct StepPlan {
 struct TokenLogprob {
   int32_t id = 0;
   float logprob = 0;
-  int32_t rank = 0;  // 1 = most probable
+  int32_t rank = 0;  // 1 = most probable; equal logits share a rank
 };
 struct PositionLogprobs {
   TokenLogprob sampled;
   std::vector<TokenLogprob> top;
 };
 
-// What a step gave for one request.
+// What a step gave for one request. A step may have several of the same request; they are taken as one.
 struct SampledRow {
   RequestId request = 0;
   std::vector<int32_t> ids;                 // 0 to k + 1 tokens (speculation)
