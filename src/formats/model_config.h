@@ -16,6 +16,7 @@ namespace peng::formats {
 // read; every getter throws base::Error (kModelFile) that names the source file, the key and the value found.
 class ModelConfig {
  public:
+  ModelConfig() = default;  // empty: every required key is missing
   ModelConfig(std::string source, base::Json values) : source_(std::move(source)), values_(std::move(values)) {}
 
   // The file that the values came from, for messages.

@@ -11,7 +11,23 @@ namespace peng::tensor {
 
 // What the bytes of a weight in a file mean. A format is one row of the table in format.cc plus one scalar decoder,
 // which is the format's definition: every packed layout and kernel is tested against it.
-enum class Format : uint8_t { kF32, kF16, kBF16, kQ4_0, kQ4_1, kQ8_0, kQ6_K };
+enum class Format : uint8_t {
+  kF32,
+  kF16,
+  kBF16,
+  kQ4_0,
+  kQ4_1,
+  kQ8_0,
+  kQ6_K,
+  kQ5_0,
+  kQ5_1,
+  kQ2_K,
+  kQ3_K,
+  kQ4_K,
+  kQ5_K,
+  kIQ4_NL,
+  kIQ4_XS,
+};
 
 struct FormatInfo {
   Format format;

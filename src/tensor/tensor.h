@@ -8,8 +8,8 @@
 namespace peng::tensor {
 
 // An activation: [rows, cols] of elements in the memory of a backend, `stride` elements between rows. The data pointer
-// is opaque: only the backend that made it may look behind it (Backend::Read and Write move bytes to and from the host).
-// A view does not own memory; the backend's arena does.
+// is opaque: only the backend that made it may look behind it (Backend::Read and Write move bytes to and from the
+// host). A view does not own memory; the backend's arena does.
 struct Tensor {
   void* data = nullptr;
   DType dtype = DType::kF32;

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace peng::tensor {
+
+// One scalar decoder per format: the values of a row of `cols` values, cols a multiple of the format's block_values.
+// They define the formats, so they are written for reading, not for speed. Byte order in files is little-endian.
+void DecodeF32(const std::byte* row, int64_t cols, float* out);
+void DecodeF16(const std::byte* row, int64_t cols, float* out);
+void DecodeBF16(const std::byte* row, int64_t cols, float* out);
+void DecodeQ4_0(const std::byte* row, int64_t cols, float* out);
+void DecodeQ4_1(const std::byte* row, int64_t cols, float* out);
+void DecodeQ5_0(const std::byte* row, int64_t cols, float* out);
+void DecodeQ5_1(const std::byte* row, int64_t cols, float* out);
+void DecodeQ8_0(const std::byte* row, int64_t cols, float* out);
+void DecodeQ2_K(const std::byte* row, int64_t cols, float* out);
+void DecodeQ3_K(const std::byte* row, int64_t cols, float* out);
+void DecodeQ4_K(const std::byte* row, int64_t cols, float* out);
+void DecodeQ5_K(const std::byte* row, int64_t cols, float* out);
+void DecodeQ6_K(const std::byte* row, int64_t cols, float* out);
+void DecodeIQ4_NL(const std::byte* row, int64_t cols, float* out);
+void DecodeIQ4_XS(const std::byte* row, int64_t cols, float* out);
+
+}  // namespace peng::tensor
