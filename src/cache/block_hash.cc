@@ -6,13 +6,6 @@
 #include "base/sha256.h"
 
 namespace peng::cache {
-namespace {
-
-std::span<const uint8_t> BytesOf(std::span<const int32_t> values) {
-  return {reinterpret_cast<const uint8_t*>(values.data()), values.size_bytes()};
-}
-
-}  // namespace
 
 size_t BlockHashHasher::operator()(const BlockHash& h) const {
   size_t value;
@@ -24,17 +17,17 @@ BlockHash RootHash(std::span<const uint8_t> process_seed, std::span<const uint8_
   // The length keeps (seed, salt) apart from (seed + start of the salt, rest of the salt).
   const int32_t seed_size = static_cast<int32_t>(process_seed.size());
   base::Sha256 sha;
-  sha.Update(BytesOf({&seed_size, 1}));
-  sha.Update(process_seed);
-  sha.Update(salt);
+  sha.Update(std::as_bytes(std::span(&seed_size, 1)));
+  sha.Update(std::as_bytes(process_seed));
+  sha.Update(std::as_bytes(salt));
   return sha.Finish();
 }
 
 BlockHash ChainHash(const BlockHash& parent, std::span<const int32_t> tokens, int32_t adapter_id) {
   base::Sha256 sha;
-  sha.Update(parent);
-  sha.Update(BytesOf({&adapter_id, 1}));
-  sha.Update(BytesOf(tokens));
+  sha.Update(std::as_bytes(std::span(parent)));
+  sha.Update(std::as_bytes(std::span(&adapter_id, 1)));
+  sha.Update(std::as_bytes(tokens));
   return sha.Finish();
 }
 

@@ -8,8 +8,8 @@
 
 namespace peng::cache {
 
-// Digest of a block's tokens and of all blocks before it: a SHA-256 chain, seeded per process, with an optional salt per
-// request. Nobody who does not know the seed can find two prompts that share a digest.
+// Digest of a block's tokens and of all blocks before it: a SHA-256 chain, seeded per process, with an optional salt
+// per request. Nobody who does not know the seed can find two prompts that share a digest.
 using BlockHash = std::array<uint8_t, 32>;
 
 struct BlockHashHasher {

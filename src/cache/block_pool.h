@@ -24,17 +24,17 @@ class BlockPool {
   double usage() const;    // held share of the usable blocks, 0..1
   bool prefix_cache_enabled() const { return enable_prefix_cache_; }
 
-  // `count` blocks with one reference each, or nullopt if fewer are free (then nothing changes). Drops the index entries
-  // of the blocks it hands out.
+  // `count` blocks with one reference each, or nullopt if fewer are free (then nothing changes). Drops the index
+  // entries of the blocks it hands out.
   std::optional<std::vector<BlockId>> Allocate(int count);
   // Adds a reference; a free block leaves the free list.
   void Ref(BlockId id);
   // Drops a reference; at zero the block goes to the end of the free list and stays indexed.
   void Unref(BlockId id);
 
-  // Publishes a full, computed block that somebody holds and that is never written again. `prompt_only` = every position
-  // was computed in the prompt phase. A digest that is already there keeps its first block, unless only the new one is
-  // prompt_only.
+  // Publishes a full, computed block that somebody holds and that is never written again. `prompt_only` = every
+  // position was computed in the prompt phase. A digest that is already there keeps its first block, unless only the
+  // new one is prompt_only.
   void Publish(BlockId id, const BlockHash& hash, bool prompt_only);
   // The block with this digest, or nullopt. With `strict`, only blocks that are prompt_only. Adds no reference.
   std::optional<BlockId> Find(const BlockHash& hash, bool strict) const;

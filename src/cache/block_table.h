@@ -23,8 +23,8 @@ class BlockTable {
   void AppendShared(BlockId id);
   // Allocates until there are `num_blocks`; false if too few are free (then nothing changes).
   bool GrowTo(int num_blocks);
-  // Gives back all blocks but the first `num_blocks`, the last one first: of a sequence that is kept in the prefix cache,
-  // its end is evicted before its beginning.
+  // Gives back all blocks but the first `num_blocks`, the last one first: of a sequence that is kept in the prefix
+  // cache, its end is evicted before its beginning.
   void Truncate(int num_blocks);
 
  private:

@@ -8,7 +8,9 @@
 namespace peng::sched {
 namespace {
 
-bool Contains(const std::vector<int32_t>& ids, int32_t id) { return std::find(ids.begin(), ids.end(), id) != ids.end(); }
+bool Contains(const std::vector<int32_t>& ids, int32_t id) {
+  return std::find(ids.begin(), ids.end(), id) != ids.end();
+}
 
 // Why the request ends with the last of its tokens, or kNone.
 FinishReason FinishAfter(const Request& r, int max_model_len, RequestEvent& event) {

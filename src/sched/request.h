@@ -12,8 +12,8 @@
 
 namespace peng::sched {
 
-// A live request inside the scheduler. Positions [0, num_committed) are computed and known to be; up to num_computed they
-// are planned in steps in flight; the request's known length is its tokens and the samples in flight.
+// A live request inside the scheduler. Positions [0, num_committed) are computed and known to be; up to num_computed
+// they are planned in steps in flight; the request's known length is its tokens and the samples in flight.
 struct Request {
   Request(std::shared_ptr<const RequestSpec> s, uint64_t arrival, cache::BlockPool& pool)
       : spec(std::move(s)), serial(arrival), tokens(spec->prompt), blocks(pool) {}
@@ -37,12 +37,12 @@ struct Request {
   int32_t num_pending = 0;  // samples in flight
   cache::BlockTable blocks;
   std::vector<cache::BlockHash> hashes;
-  int32_t num_published = 0;       // leading blocks that were offered to the prefix cache
-  int32_t num_cached = -1;         // prompt tokens found in the prefix cache at the first admission; -1 = not admitted yet
-  int32_t num_prompt_logprobs = 0; // already delivered
-  uint32_t incarnation = 0;        // preemptions so far
-  uint64_t dropped_through = 0;    // rows of steps up to this one were planned on wrong ids and are ignored
-  bool started = false;            // the executor has state of it
+  int32_t num_published = 0;  // leading blocks that were offered to the prefix cache
+  int32_t num_cached = -1;    // prompt tokens found in the prefix cache at the first admission; -1 = not admitted yet
+  int32_t num_prompt_logprobs = 0;  // already delivered
+  uint32_t incarnation = 0;         // preemptions so far
+  uint64_t dropped_through = 0;     // rows of steps up to this one were planned on wrong ids and are ignored
+  bool started = false;             // the executor has state of it
   bool finished = false;
 };
 

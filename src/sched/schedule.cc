@@ -9,8 +9,8 @@ namespace peng::sched {
 
 // A plan in the making.
 struct Scheduler::State::Draft {
-  int32_t rows_left;
-  int32_t prompt_logprob_rows_left;
+  int32_t rows_left = 0;
+  int32_t prompt_logprob_rows_left = 0;
   bool short_of_blocks = false;  // a running request did not get all it wanted: nobody new is admitted
   std::vector<StepSequence> prompt_sequences;
   std::vector<StepSequence> generated_sequences;
@@ -19,8 +19,9 @@ struct Scheduler::State::Draft {
 };
 
 StepPlan Scheduler::Schedule() {
-  State::Draft draft{.rows_left = state_->config.max_num_batched_tokens,
-                     .prompt_logprob_rows_left = state_->config.max_prompt_logprob_rows};
+  State::Draft draft;
+  draft.rows_left = state_->config.max_num_batched_tokens;
+  draft.prompt_logprob_rows_left = state_->config.max_prompt_logprob_rows;
   state_->PlanRunning(draft);
   if (!draft.short_of_blocks) state_->PlanWaiting(draft);
 
@@ -53,7 +54,8 @@ void Scheduler::State::PlanWaiting(Draft& draft) {
     if (request->num_pending > 0) return;
     TakeCachedPrefix(*request);
     const int32_t rows = RowsWanted(*request, draft);
-    // All of the known tokens must fit, not only this step's: a prompt that is admitted too early would soon be preempted.
+    // All of the known tokens must fit, not only this step's: a prompt that is admitted too early would soon be
+    // preempted.
     const bool fits = BlocksFor(request->num_tokens()) - request->blocks.size() <= pool.num_free();
     if (rows == 0 || !fits) {
       request->blocks.Truncate(0);
@@ -86,8 +88,8 @@ int32_t Scheduler::State::RowsWanted(const Request& r, const Draft& draft) const
 }
 
 // Blocks for up to `rows` more rows of a running request, taken from those behind it if need be. Returns the rows that
-// have a block. The first running request gets what it wants, so the whole always makes progress; the last one keeps its
-// blocks and waits rather than being computed again.
+// have a block. The first running request gets what it wants, so the whole always makes progress; the last one keeps
+// its blocks and waits rather than being computed again.
 int32_t Scheduler::State::MakeRoom(Request& r, int32_t rows, Draft& draft) {
   while (!r.blocks.GrowTo(BlocksFor(r.num_computed + rows))) {
     draft.short_of_blocks = true;
@@ -111,8 +113,8 @@ void Scheduler::State::Preempt(Request& r) {
   waiting.insert(running.extract(Order(r)));
 }
 
-// Shares the longest run of leading blocks that are in the prefix cache. At least the last token is computed: its logits
-// are needed. Prompt log-probabilities need every row.
+// Shares the longest run of leading blocks that are in the prefix cache. At least the last token is computed: its
+// logits are needed. Prompt log-probabilities need every row.
 void Scheduler::State::TakeCachedPrefix(Request& r) {
   if (!pool.prefix_cache_enabled() || r.wants_prompt_logprobs()) return;
   int max_blocks = (r.num_tokens() - 1) / config.block_size;

@@ -17,14 +17,14 @@ enum class Policy : uint8_t { kFcfs, kPriority };
 
 struct SchedulerConfig {
   int block_size = 32;
-  int max_num_seqs = 128;              // sequences in one step
-  int max_num_batched_tokens = 2048;   // rows in one step
-  int max_model_len = 0;               // positions of one sequence
+  int max_num_seqs = 128;                // sequences in one step
+  int max_num_batched_tokens = 2048;     // rows in one step
+  int max_model_len = 0;                 // positions of one sequence
   int long_prefill_token_threshold = 0;  // rows of one prompt per step; 0 = no limit but the budget
   int max_prompt_logprob_rows = 64;      // rows in one step whose logits are kept for prompt_logprobs
   Policy policy = Policy::kFcfs;
-  bool strict_prefix_reuse = false;    // --batch-invariant=strict
-  std::vector<uint8_t> hash_seed;      // random per process
+  bool strict_prefix_reuse = false;  // --batch-invariant=strict
+  std::vector<uint8_t> hash_seed;    // random per process
 };
 
 // What happened to a request: tokens for its stream, and its end.
@@ -36,7 +36,7 @@ struct RequestEvent {
   FinishReason finish = FinishReason::kNone;
   std::optional<int32_t> stop_token;  // the stop token id that ended it, not for EOS; the last of `ids` in both cases
   std::string error;
-  int32_t num_cached_tokens = 0;      // prompt tokens taken from the prefix cache
+  int32_t num_cached_tokens = 0;  // prompt tokens taken from the prefix cache
 };
 
 struct SchedulerStats {
@@ -49,24 +49,24 @@ struct SchedulerStats {
 };
 
 // Decides what the next step computes. No modes: every request has a number of computed positions and catches up with
-// its known tokens, under a budget of rows. Running requests first; when blocks run out, the last running one is preempted
-// (its blocks are freed and it is computed again later, its tokens stay); then waiting requests. Pure logic over ids: no tensors, no time,
-// no threads. Schedule() may run before the results of the step before are known: positions whose token is still being
-// sampled are planned as kLastSample. Blocks that a request gives back while one of its steps is in flight may be handed out
-// at once: steps run in order, so the next owner overwrites what the stale rows wrote, and nothing is published to the
-// prefix cache before the step that computed it is committed.
+// its known tokens, under a budget of rows. Running requests first; when blocks run out, the last running one is
+// preempted (its blocks are freed and it is computed again later, its tokens stay); then waiting requests. Pure logic
+// over ids: no tensors, no time, no threads. Schedule() may run before the results of the step before are known:
+// positions whose token is still being sampled are planned as kLastSample. Blocks that a request gives back while one
+// of its steps is in flight may be handed out at once: steps run in order, so the next owner overwrites what the stale
+// rows wrote, and nothing is published to the prefix cache before the step that computed it is committed.
 class Scheduler {
  public:
   Scheduler(const SchedulerConfig& config, cache::BlockPool& pool);
   ~Scheduler();
 
-  // Why a request can never run (it needs more blocks than there are, or more positions than max_model_len), or nullopt.
-  // Depends on the configuration only; may be called from any thread.
+  // Why a request can never run (it needs more blocks than there are, or more positions than max_model_len), or
+  // nullopt. Depends on the configuration only; may be called from any thread.
   std::optional<std::string> Refusal(const RequestSpec& spec) const;
   // Takes a request into the waiting queue, or returns its refusal. Its id is unique among live requests.
   std::optional<std::string> Add(std::shared_ptr<const RequestSpec> spec);
-  // Ends a request at once, waiting or running, and frees its blocks; rows in flight are dropped at Commit. False if it is
-  // not known.
+  // Ends a request at once, waiting or running, and frees its blocks; rows in flight are dropped at Commit. False if it
+  // is not known.
   bool Abort(RequestId id);
 
   // The next step; empty if nothing can run before the next Commit.

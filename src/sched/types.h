@@ -24,22 +24,23 @@ struct SamplingParams {
   double frequency_penalty = 0;
   double repetition_penalty = 1;
   std::vector<std::pair<int32_t, float>> logit_bias;
-  std::vector<int32_t> allowed_token_ids;           // empty = all
-  std::vector<std::vector<int32_t>> bad_words;      // token sequences that must not be completed
-  int32_t num_logprobs = -1;         // -1 = none, 0 = only the sampled token, k = and the k most probable
-  int32_t num_prompt_logprobs = -1;  // as above, for every prompt position but the first
+  std::vector<int32_t> allowed_token_ids;       // empty = all
+  std::vector<std::vector<int32_t>> bad_words;  // token sequences that must not be completed
+  int32_t num_logprobs = -1;                    // -1 = none, 0 = only the sampled token, k = and the k most probable
+  int32_t num_prompt_logprobs = -1;             // as above, for every prompt position but the first
 
   // Penalties or bad words: the logits of a row change with the tokens sampled before it, so the row waits for them.
   bool NeedsHostState() const;
 };
 
-// A state machine over generated tokens that masks the next one (structured output). Owned by the request. The scheduler
-// calls Accept for the tokens that it commits, the executor FillMask when it samples; the two never overlap, since a
-// constrained row is planned only when every token before it is committed.
+// A state machine over generated tokens that masks the next one (structured output). Owned by the request. The
+// scheduler calls Accept for the tokens that it commits, the executor FillMask when it samples; the two never overlap,
+// since a constrained row is planned only when every token before it is committed.
 class Constraint {
  public:
   virtual ~Constraint() = default;
-  // Takes in generated tokens, without the end-of-sequence or stop token that ends the request. False if they do not fit.
+  // Takes in generated tokens, without the end-of-sequence or stop token that ends the request. False if they do not
+  // fit.
   virtual bool Accept(const std::vector<int32_t>& ids) = 0;
   virtual void Rollback(int n) = 0;
   // Sets bit i of `mask` for every token that may come next, [(vocab + 31) / 32].
@@ -48,9 +49,9 @@ class Constraint {
 
 struct RequestSpec {
   RequestId id = 0;
-  std::vector<int32_t> prompt;      // at least one token
+  std::vector<int32_t> prompt;  // at least one token
   SamplingParams sampling;
-  int32_t max_tokens = 16;          // generated tokens, at least 1, clamped to the context by the front end
+  int32_t max_tokens = 16;  // generated tokens, at least 1, clamped to the context by the front end
   int32_t min_tokens = 0;
   bool ignore_eos = false;
   std::vector<int32_t> eos_token_ids;   // stop, finish reason stop, no stop_reason
@@ -61,9 +62,9 @@ struct RequestSpec {
   std::shared_ptr<Constraint> constraint;  // null = none
 };
 
-// Consecutive rows of one phase of a sequence: positions [first_position, first_position + num_rows). Rows whose token was
-// sampled are of the generated phase, also when they are computed again after a preemption; a step that computes both
-// kinds for a request has two StepSequences of it.
+// Consecutive rows of one phase of a sequence: positions [first_position, first_position + num_rows). Rows whose token
+// was sampled are of the generated phase, also when they are computed again after a preemption; a step that computes
+// both kinds for a request has two StepSequences of it.
 struct StepSequence {
   RequestId request = 0;
   int32_t first_position = 0;
@@ -102,10 +103,10 @@ struct PositionLogprobs {
 // What a step gave for one request. A step may have several of the same request; they are taken as one.
 struct SampledRow {
   RequestId request = 0;
-  std::vector<int32_t> ids;                 // 0 to k + 1 tokens (speculation)
-  std::vector<PositionLogprobs> logprobs;   // one per id if asked for
+  std::vector<int32_t> ids;                       // 0 to k + 1 tokens (speculation)
+  std::vector<PositionLogprobs> logprobs;         // one per id if asked for
   std::vector<PositionLogprobs> prompt_logprobs;  // one per prompt row of this step that has a next token in the prompt
-  std::string error;                        // not empty: the request ends with this error (NaN logits)
+  std::string error;                              // not empty: the request ends with this error (NaN logits)
 };
 
 enum class FinishReason : uint8_t { kNone, kStop, kLength, kAbort, kError };
