@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+// Token ids and decoded text against Hugging Face's tokenizers, for whole vocabularies of real models. Each vocabulary
+// is read from tokenizer.json and, rewritten as a GGUF vocabulary, through the GGUF path.
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "base/json.h"
+#include "text/detokenizer.h"
+#include "text/test_data.h"
+#include "text/tokenizer.h"
+
+namespace peng::text {
+namespace {
+
+using base::Json;
+
+struct Model {
+  const char* name;
+  const char* pre;  // kind in GGUF files
+  const char* config;
+};
+
+// What a converter makes of tokenizer.json.
+GgufVocabulary ToGguf(const Json& file, const Json& cases, const char* pre) {
+  GgufVocabulary v;
+  v.model = "gpt2";
+  v.pre = pre;
+  const auto put = [&](size_t id, const std::string& text, int32_t type) {
+    if (v.tokens.size() <= id) {
+      v.tokens.resize(id + 1, "[PAD]");
+      v.token_types.resize(id + 1, 5);
+    }
+    v.tokens[id] = text;
+    v.token_types[id] = type;
+  };
+  const Json& model = *file.Find("model");
+  for (const auto& [text, id] : model.Find("vocab")->as_object()) put(id.as_int(), text, 1);
+  for (const Json& token : file.Find("added_tokens")->as_array()) {
+    put(token.Find("id")->as_int(), token.Find("content")->as_string(), token.Find("special")->as_bool() ? 3 : 4);
+  }
+  for (const Json& merge : model.Find("merges")->as_array()) {
+    v.merges.push_back(merge.is_string() ? merge.as_string()
+                                         : merge.as_array()[0].as_string() + " " + merge.as_array()[1].as_string());
+  }
+  const Json& info = *cases.Find("info");
+  if (const Json* id = info.Find("bos_id"); id != nullptr && id->is_int()) v.bos_id = id->as_int();
+  if (const Json* add = info.Find("add_bos"); add != nullptr && add->is_bool()) v.add_bos = add->as_bool();
+  return v;
+}
+
+// Texts that a null in a case stands for.
+std::string Or(const Json* value, const std::string& otherwise) {
+  return value == nullptr || value->is_null() ? otherwise : value->as_string();
+}
+
+std::string CheckedStream(std::shared_ptr<const Tokenizer> tokenizer, const std::vector<int32_t>& ids, bool skip) {
+  Detokenizer detokenizer(std::move(tokenizer), skip);
+  std::string joined;
+  for (const int32_t id : ids) joined += detokenizer.Push(id);
+  return joined + detokenizer.Flush();
+}
+
+class TokenizerGoldenTest : public ::testing::TestWithParam<Model> {
+ protected:
+  void SetUp() override {
+    cases_ = LoadJson(TestDataDir() + "/tokenizers/" + GetParam().name + ".cases.json");
+    for (const Json& text : LoadJson(TestDataDir() + "/tokenizers/texts.json").as_array()) {
+      texts_[text.Find("name")->as_string()] = text.Find("text")->as_string();
+    }
+  }
+
+  void CheckAll(std::shared_ptr<const Tokenizer> tokenizer) {
+    int checked = 0;
+    for (const Json& c : cases_.Find("cases")->as_array()) {
+      const std::string& name = c.Find("name")->as_string();
+      const std::string& text = texts_.at(name);
+      const std::vector<int32_t> ids = Ids(*c.Find("ids"));
+      EXPECT_EQ(tokenizer->Encode(text, false), ids) << name;
+      const Json* with_special = c.Find("ids_with_special");
+      EXPECT_EQ(tokenizer->Encode(text, true), with_special->is_null() ? ids : Ids(*with_special)) << name;
+      CheckDecode(tokenizer, c, ids, text, name);
+      ++checked;
+    }
+    EXPECT_EQ(checked, 185);
+    for (const Json& c : cases_.Find("random_decode")->as_array()) {
+      CheckDecode(tokenizer, c, Ids(*c.Find("ids")), "", "random");
+    }
+  }
+
+  static void CheckDecode(std::shared_ptr<const Tokenizer> tokenizer, const Json& c, const std::vector<int32_t>& ids,
+                          const std::string& text, const std::string& name) {
+    const std::string decoded = Or(c.Find("decoded"), text);
+    const std::string skipped = Or(c.Find("decoded_skip_special"), decoded);
+    EXPECT_EQ(tokenizer->Decode(ids, false), decoded) << name;
+    EXPECT_EQ(tokenizer->Decode(ids, true), skipped) << name;
+    EXPECT_EQ(CheckedStream(tokenizer, ids, false), decoded) << name;
+    EXPECT_EQ(CheckedStream(tokenizer, ids, true), skipped) << name;
+    CheckStream(tokenizer, c, ids, name);
+  }
+
+  // Hugging Face's stream withholds all text of a token that ends inside a character; ours only that character. So ours
+  // is never behind, and of the same text.
+  static void CheckStream(std::shared_ptr<const Tokenizer> tokenizer, const Json& c, const std::vector<int32_t>& ids,
+                          const std::string& name) {
+    const auto& pieces = c.Find("stream")->as_array();
+    ASSERT_EQ(pieces.size(), ids.size()) << name;
+    Detokenizer detokenizer(tokenizer, false);
+    std::string ours, theirs;
+    for (size_t i = 0; i < ids.size(); ++i) {
+      ours += detokenizer.Push(ids[i]);
+      if (pieces[i].is_null()) continue;
+      theirs += pieces[i].as_string();
+      EXPECT_EQ(ours.substr(0, theirs.size()), theirs) << name << " token " << i;
+    }
+  }
+
+  Json cases_;
+  std::map<std::string, std::string> texts_;
+};
+
+TEST_P(TokenizerGoldenTest, TokenizerJson) {
+  const std::string config =
+      *GetParam().config != '\0' ? ReadFile(TestDataDir() + "/tokenizers/" + GetParam().config) : std::string();
+  std::string text = config;
+  if (text.empty()) {
+    // A vocabulary that was rebuilt from a GGUF file: its BOS rule is in the cases.
+    const Json& info = *cases_.Find("info");
+    const Json* id = info.Find("bos_id");
+    if (id != nullptr && id->is_int()) {
+      Json made;
+      made.Set("bos_token", std::string(LoadHfTokenizer(GetParam().name)->TokenPiece(id->as_int())));
+      made.Set("add_bos_token", *info.Find("add_bos"));
+      text = made.Dump();
+    }
+  }
+  CheckAll(LoadHfTokenizer(GetParam().name, text));
+}
+
+TEST_P(TokenizerGoldenTest, GgufVocabulary) {
+  const Json file = LoadJson(UnpackedTokenizer(std::string(GetParam().name) + ".tokenizer.json"));
+  TokenizerSpec spec{ToGguf(file, cases_, GetParam().pre), GetParam().name};
+  CheckAll(std::make_shared<const Tokenizer>(spec));
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, TokenizerGoldenTest,
+                         ::testing::Values(Model{"smollm2", "smollm", ""}, Model{"deepseek_llm", "deepseek-llm", ""},
+                                           Model{"deepseek_v3", "deepseek-v3", "deepseek_v3.tokenizer_config.json"},
+                                           Model{"qwen2_5", "qwen2", "qwen2_5.tokenizer_config.json"}),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+TEST(GgufFileTest, SmolLm2VocabularyOfTheFile) {
+  const GgufVocabulary vocabulary = GgufFromJson(LoadJson(UnpackedTokenizer("smollm2.gguf_vocab.json")));
+  const Tokenizer tokenizer(TokenizerSpec{vocabulary, "smollm2.gguf"});
+  EXPECT_EQ(tokenizer.vocab_size(), 49152);
+  EXPECT_EQ(tokenizer.bos_id(), 1);
+  EXPECT_EQ(tokenizer.eos_id(), 2);
+  EXPECT_FALSE(tokenizer.add_bos());
+  const Json cases = LoadJson(TestDataDir() + "/tokenizers/smollm2.cases.json");
+  const Json texts = LoadJson(TestDataDir() + "/tokenizers/texts.json");
+  for (size_t i = 0; i < texts.as_array().size(); ++i) {
+    const Json& c = cases.Find("cases")->as_array()[i];
+    EXPECT_EQ(tokenizer.Encode(texts.as_array()[i].Find("text")->as_string(), true), Ids(*c.Find("ids")));
+  }
+}
+
+TEST(GgufFileTest, Llama3Kind) {
+  const Json file = LoadJson(TestDataDir() + "/tokenizers/llama3_kind.json");
+  const Tokenizer tokenizer(TokenizerSpec{GgufFromJson(file), "llama3_kind"});
+  EXPECT_TRUE(tokenizer.add_bos());
+  for (const Json& c : file.Find("cases")->as_array()) {
+    const std::string& text = c.Find("text")->as_string();
+    std::vector<int32_t> ids = Ids(*c.Find("ids"));
+    EXPECT_EQ(tokenizer.Encode(text, false), ids) << text;
+    EXPECT_EQ(tokenizer.Decode(ids, false), text);
+    ids.insert(ids.begin(), *tokenizer.bos_id());
+    EXPECT_EQ(tokenizer.Encode(text, true), ids) << text;
+  }
+}
+
+}  // namespace
+}  // namespace peng::text
