@@ -8,52 +8,63 @@ namespace peng::backend::cpu {
 
 // How packed weights lie in memory. Kernels are written per layout; every file format says in layout.cc which layout it
 // packs to without loss. Rows are grouped in tiles of kTileRows output rows; within a tile, columns run outermost, so a
-// tile is one sequential stream.
+// tile is one sequential stream. Byte positions inside a tile: packed.h.
 enum class Layout : uint8_t {
-  kF32,    // float32 [cols][16]
-  kF16,    // float16 [cols][16]
-  kBF16,   // bfloat16 [cols][16]
-  kW4G32,  // 4-bit codes 0..15, scale f16 per 32: value = scale * (code - 8)                      (Q4_0)
-  kW4G32M, // 4-bit codes 0..15, scale and minimum f16 per 32: value = scale * code + minimum     (Q4_1)
-  kW8G32,  // 8-bit signed codes, scale f16 per 32: value = scale * code                           (Q8_0)
-  kW6T256, // 6-bit codes, int8 scale per 16, f16 scale per 256: value = d * sc * (code - 32)      (Q6_K)
+  kF32,     // float32 [cols][16]
+  kF16,     // float16 [cols][16]
+  kBF16,    // bfloat16 [cols][16]
+  kW4G32,   // 4-bit codes 0..15, scale f16 per 32: value = scale * (code - 8)                      (Q4_0)
+  kW4G32M,  // 4-bit codes 0..15, scale and minimum f16 per 32: value = scale * code + minimum     (Q4_1)
+  kW8G32,   // 8-bit signed codes, scale f16 per 32: value = scale * code                           (Q8_0)
+  kW6T256,  // 6-bit codes, int8 scale per 16, f16 scale per 256: value = d * sc * (code - 32)      (Q6_K)
 };
 
 inline constexpr int kTileRows = 16;
 
 // Which input rows a kernel multiplies.
 enum class LhsType : uint8_t {
-  kF32,    // float32 rows as they are
-  kA8G32,  // int8 codes with one float32 scale per 32 columns and int32 code sums per 16 columns
+  kF32,    // float32 rows as they are, any layout: the whole product is float32 arithmetic on the stored weights
+  kA8G32,  // int8 codes with one float32 scale per 32 columns; integer layouts only
 };
 
-// Byte offsets of a kA8G32 row of `cols` columns (a multiple of 32): codes int8 [cols], then scales float [cols / 32],
-// then sums int32 [cols / 16]; each part starts 64-byte aligned and the row size is a multiple of 64.
+// Byte offsets of a kA8G32 row of `cols` columns (a multiple of 32). Each part starts 64-byte aligned and the row size
+// is a multiple of 64:
+//   codes        int8  [cols]            -127..127: x = scale * code
+//   scales       float [cols / 32]       NaN when the group holds a NaN or an infinity: its outputs become NaN
+//   scaled sums  float [cols / 32]       scale * sum of the group's codes
+//   pair sums    int16 [cols / 32][2]    sums of the group's codes in columns 4i, 4i+1 and in columns 4i+2, 4i+3
+//   half sums    int16 [cols / 16][2]    the same per 16 columns
 struct A8G32Row {
   int64_t cols = 0;
-  constexpr int64_t scales_offset() const { return (cols + 63) / 64 * 64; }
-  constexpr int64_t sums_offset() const { return scales_offset() + (cols / 32 * 4 + 63) / 64 * 64; }
-  constexpr int64_t bytes() const { return sums_offset() + (cols / 16 * 4 + 63) / 64 * 64; }
+  static constexpr int64_t Align(int64_t bytes) { return (bytes + 63) / 64 * 64; }
+  constexpr int64_t scales_offset() const { return Align(cols); }
+  constexpr int64_t scaled_sums_offset() const { return scales_offset() + Align(cols / 8); }
+  constexpr int64_t pair_sums_offset() const { return scaled_sums_offset() + Align(cols / 8); }
+  constexpr int64_t half_sums_offset() const { return pair_sums_offset() + Align(cols / 8); }
+  constexpr int64_t bytes() const { return half_sums_offset() + Align(cols / 4); }
 };
 
 // One row of the kernel registry: a plain description with functions that own neither threads nor memory.
 struct LinearKernel {
-  const char* name;          // its contract: "gemm_f32_a8g32_w4g32_avx2"
-  uint32_t required_isa;     // bit mask of base::IsaBit values that the CPU must have
+  const char* name;       // its contract: "gemm_f32_a8g32_w4g32_avx2" = out, lhs, packed layout, ISA
+  uint32_t required_isa;  // bits of IsaBit (isa.h) that the CPU must have
   Layout layout;
   LhsType lhs;
-  int preference;            // the highest runnable one is chosen, once, at load
+  int preference;  // the highest runnable one is chosen, once, at load
 
-  // Turns one float32 row into the form `lhs` (nothing to do for kF32: null).
+  // Turns one float32 row into the form `lhs`: A8G32Row{cols}.bytes() bytes at `out`, 64-byte aligned. Null for kF32.
   void (*quantize_lhs)(const float* x, int64_t cols, std::byte* out);
 
-  // out[i * out_stride + t * kTileRows + j] = dot of lhs row i and packed row j of tile t, for i < m and t < num_tiles.
-  // lhs rows are lhs_stride bytes apart. `packed` is the first tile, tiles follow each other. `scratch` has
-  // scratch_bytes(cols) bytes of the calling thread. The bits of a result depend on its two rows only, never on m, i,
-  // num_tiles or t. All 16 rows of a tile are written: the caller gives rows padded to the tile.
+  // out[i * out_stride + t * kTileRows + j] = dot of lhs row i and packed row j of tile t, for i < m and t < num_tiles;
+  // m >= 1, num_tiles >= 1. lhs rows are lhs_stride bytes apart (a multiple of 64 for kA8G32, of 4 for kF32), out rows
+  // out_stride floats. `packed` is the first tile, 64-byte aligned; tiles follow each other, PackedTileBytes apart.
+  // `scratch`, 64-byte aligned, has scratch_bytes(cols) bytes of the calling thread. The bits of a result depend on its
+  // two rows only, never on m, i, num_tiles or t. All 16 rows of a tile are written: the caller gives rows padded to
+  // the tile. Fast when m is large and the lhs rows of a call stay in the L2 cache (m * cols up to about 256 Ki);
+  // num_tiles as large as the work split allows.
   void (*gemm)(const std::byte* lhs, int64_t lhs_stride, int m, const std::byte* packed, int num_tiles, int64_t cols,
                float* out, int64_t out_stride, std::byte* scratch);
-  size_t (*scratch_bytes)(int64_t cols);
+  size_t (*scratch_bytes)(int64_t cols);  // may be 0
 };
 
 }  // namespace peng::backend::cpu
