@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backend/cpu/weights.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "backend/cpu/kernels/registry.h"
+#include "base/check.h"
+#include "base/error.h"
+
+namespace peng::backend::cpu {
+namespace {
+
+// Formats without a layout of their own are decoded to float32, which holds them exactly.
+Layout LayoutFor(tensor::Format format) { return LayoutOf(format).value_or(Layout::kF32); }
+
+int64_t RoundUp(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
+
+// Even parts whose bounds fall on tiles.
+Partition EvenPartition(int64_t rows, int num_shards) {
+  Partition p;
+  for (int s = 0; s < num_shards; ++s) {
+    const base::IndexRange r = base::SplitRange(static_cast<size_t>(rows), kTileRows, s, num_shards);
+    if (!r.empty()) p.rows.push_back({static_cast<int64_t>(r.begin), static_cast<int64_t>(r.end), s});
+  }
+  return p;
+}
+
+// One tile of a weight whose format has no layout: decoded rows, then packed as float32.
+void PackDecodedTile(const tensor::Weight& w, int64_t row_begin, std::byte* out) {
+  const int64_t rows = std::min<int64_t>(kTileRows, w.rows - row_begin);
+  std::vector<float> values(static_cast<size_t>(rows * w.cols));
+  for (int64_t r = 0; r < rows; ++r) tensor::DecodeRow(w, row_begin + r, values.data() + r * w.cols);
+  tensor::Weight decoded;
+  decoded.rows = rows;
+  decoded.cols = w.cols;
+  decoded.format = tensor::Format::kF32;
+  const int64_t row_bytes = w.cols * static_cast<int64_t>(sizeof(float));
+  decoded.planes.push_back({reinterpret_cast<const std::byte*>(values.data()), row_bytes, row_bytes});
+  PackTile(Layout::kF32, decoded, 0, out);
+}
+
+// A view of rows [begin, end): the packer pads with zeros at its end, and a range may end within a tile.
+tensor::Weight RowsOf(const tensor::Weight& w, int64_t begin, int64_t end) {
+  tensor::Weight view;
+  view.name = w.name;
+  view.rows = end - begin;
+  view.cols = w.cols;
+  view.format = w.format;
+  view.planes = w.planes;
+  for (tensor::Plane& plane : view.planes) plane.data += begin * plane.stride_bytes;
+  return view;
+}
+
+}  // namespace
+
+CpuVector::CpuVector(const tensor::Weight& w)
+    : PreparedWeight(w.rows, w.cols), values_(static_cast<size_t>(w.rows * w.cols)) {
+  for (int64_t r = 0; r < w.rows; ++r) tensor::DecodeRow(w, r, values_.data() + r * w.cols);
+}
+
+MappedTable::MappedTable(tensor::Weight&& w)
+    : CpuTable(w.rows, w.cols), weight_(std::move(w)), layout_(fmt::format("{} file", Info(weight_.format).name)) {}
+
+CpuMatrix::CpuMatrix(const tensor::Weight& w, const Partition& partition, ComputeType compute, uint32_t isa,
+                     base::ThreadPool& pool, WeightMemory& memory)
+    : CpuTable(w.rows, w.cols), layout_(LayoutFor(w.format)), shards_(pool.num_shards()) {
+  const LayoutInfo& info = Info(layout_);
+  if (w.cols % info.block_cols != 0) {
+    throw base::Error(base::ErrorKind::kModelFile, w.name,
+                      fmt::format("{} columns are not a multiple of {} ({})", w.cols, info.block_cols, info.name));
+  }
+  tile_bytes_ = PackedTileBytes(layout_, w.cols);
+  const LhsType lhs = compute == ComputeType::kAuto && info.quantized ? LhsType::kA8G32 : LhsType::kF32;
+  prompt_kernel_ = generated_kernel_ = ChooseLinearKernel(layout_, lhs, isa);
+  PENG_CHECK(prompt_kernel_ != nullptr);
+  description_ = fmt::format("{} {}", info.name, prompt_kernel_->name);
+
+  const Partition even = partition.rows.empty() ? EvenPartition(w.rows, pool.num_shards()) : Partition{};
+  for (const Partition::Range& range : partition.rows.empty() ? even.rows : partition.rows) {
+    PENG_CHECK(range.begin >= 0 && range.begin < range.end && range.end <= w.rows);
+    PENG_CHECK(range.shard >= 0 && range.shard < pool.num_shards());
+    PackedRows rows{range.begin, range.end, {}};
+    rows.memory = memory.Allocate(range.shard, rows.num_tiles() * tile_bytes_);
+    shards_[range.shard].push_back(std::move(rows));
+  }
+  Pack(w, pool);
+}
+
+void CpuMatrix::Pack(const tensor::Weight& w, base::ThreadPool& pool) {
+  const bool direct = LayoutOf(w.format).has_value();
+  pool.Run([&](const base::WorkerId& id) {
+    for (const PackedRows& rows : shards_[id.shard]) {
+      const tensor::Weight part = RowsOf(w, rows.row_begin, rows.row_end);
+      const base::IndexRange tiles = base::LaneRange(static_cast<size_t>(rows.num_tiles()), 1, id);
+      for (size_t t = tiles.begin; t < tiles.end; ++t) {
+        const auto row = static_cast<int64_t>(t) * kTileRows;
+        std::byte* out = rows.memory.data + static_cast<int64_t>(t) * tile_bytes_;
+        direct ? PackTile(layout_, part, row, out) : PackDecodedTile(part, row, out);
+      }
+    }
+  });
+}
+
+int64_t CpuMatrix::bytes() const {
+  int64_t tiles = 0;
+  for (const auto& shard : shards_) {
+    for (const PackedRows& rows : shard) tiles += rows.num_tiles();
+  }
+  return tiles * tile_bytes_;
+}
+
+void CpuMatrix::DecodeRow(int64_t row, float* out) const {
+  for (const auto& shard : shards_) {
+    for (const PackedRows& rows : shard) {
+      if (row < rows.row_begin || row >= rows.row_end) continue;
+      const int64_t at = row - rows.row_begin;
+      UnpackRow(layout_, rows.memory.data + at / kTileRows * tile_bytes_, static_cast<int>(at % kTileRows), cols(),
+                out);
+      return;
+    }
+  }
+  PENG_CHECK(false);
+}
+
+bool CpuMatrix::SameSplit(const CpuMatrix& other) const {
+  for (size_t s = 0; s < shards_.size(); ++s) {
+    const bool same = std::equal(
+        shards_[s].begin(), shards_[s].end(), other.shards_[s].begin(), other.shards_[s].end(),
+        [](const PackedRows& a, const PackedRows& b) { return a.row_begin == b.row_begin && a.row_end == b.row_end; });
+    if (!same) return false;
+  }
+  return true;
+}
+
+int64_t PackedMatrixBytes(int64_t rows, int64_t cols, tensor::Format format, int num_shards) {
+  const Layout layout = LayoutFor(format);
+  const int64_t padded_cols = RoundUp(cols, Info(layout).block_cols);
+  const int64_t tiles = RoundUp(rows, kTileRows) / kTileRows;
+  return tiles * PackedTileBytes(layout, padded_cols) + 64 * num_shards;
+}
+
+}  // namespace peng::backend::cpu
