@@ -41,6 +41,11 @@ class WeightLoader {
   bool Has(int layer, WeightName name) const;
   formats::Naming naming() const;
   Rank rank() const { return rank_; }
+  // Element type of the activations that the backend computes with.
+  tensor::DType activation_dtype() const { return backend_.activation_dtype(); }
+  // A vector of `cols` values, read and decoded at once: for tables that a constructor computes with (rope factors).
+  // nullopt if there is no such tensor; throws as Want does.
+  std::optional<std::vector<float>> ReadVector(int layer, WeightName name, int64_t cols) const;
 
   // Declares that `slot` wants the weight [rows, cols], or only the rank's part `slice` of it. Throws base::Error
   // (kModelFile) naming the tensor if it is absent, of another shape, or of a format the backend does not take.
@@ -56,6 +61,8 @@ class WeightLoader {
   void LoadAll(const Progress& progress = {});
 
  private:
+  formats::WeightInfo Check(const std::string& name, int64_t rows, int64_t cols) const;
+
   struct Wanted {
     Slot* slot;
     std::string name;
