@@ -1,0 +1,389 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/options.h"
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <cmath>
+#include <set>
+
+#include "base/check.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/options_yaml.h"
+
+extern char** environ;
+
+namespace peng::base {
+namespace {
+
+constexpr size_t kMaxConfigBytes = size_t{1} << 20;
+constexpr std::string_view kEnvPrefix = "PENG_";
+// Variables that are not settings of the table: the cache folder and the config file itself.
+constexpr std::string_view kOtherVariables[] = {"PENG_HOME", "PENG_CONFIG"};
+constexpr double kMaxTokens = 1 << 30;
+constexpr double kMaxBytes = 0x1p60;
+
+using O = ServeOptions;
+constexpr auto kPlain = OptionSpec::Kind::kPlain;
+constexpr auto kSize = OptionSpec::Kind::kSize;
+
+const OptionSpec kTable[] = {
+    {"model", &O::model, "MODEL", "model folder, .gguf or .safetensors file, or hub name",
+     OptionSpec::Kind::kPositional},
+    {"served-model-name", &O::served_model_name, "NAME...", "names that clients use; the first is the one reported"},
+    {"host", &O::host, "ADDRESS", "address to listen on; 127.0.0.1, or with an API key every interface"},
+    {"port", &O::port, "N", "port to listen on; 0 takes a free one", kPlain, 0, 65535},
+    {"api-key", &O::api_key, "KEY...", "keys that clients must send as bearer token; better set in the environment"},
+    {"dtype", &O::dtype, "auto|bfloat16|float32", "arithmetic: auto is the fastest for the weights' format"},
+    {"max-model-len", &O::max_model_len, "N", "context in tokens; 0 is the model's, -1 what fits in memory", kSize, -1,
+     kMaxTokens},
+    {"max-num-seqs", &O::max_num_seqs, "N", "requests that run at once", kPlain, 1, 65536},
+    {"max-num-batched-tokens", &O::max_num_batched_tokens, "N", "tokens that one step computes", kSize, 1, kMaxTokens},
+    {"block-size", &O::block_size, "N", "tokens per KV cache block; 0 is the backend's", kPlain, 0, 65536},
+    {"kv-cache-dtype", &O::kv_cache_dtype, "auto|bfloat16|float16|float32|int8", "element type of the KV cache"},
+    {"kv-cache-memory-bytes", &O::kv_cache_memory_bytes, "BYTES", "memory of the KV cache; 0 follows what is free",
+     kSize, 0, kMaxBytes},
+    {"gpu-memory-utilization", &O::gpu_memory_utilization, "SHARE", "share of the device's memory that may be used",
+     kPlain, 0.01, 1},
+    {"enable-prefix-caching", &O::enable_prefix_caching, "", "reuse the KV blocks of equal prompt beginnings"},
+    {"batch-invariant", &O::batch_invariant, "default|strict",
+     "strict reuses only blocks that a fresh run computes bit for bit"},
+    {"cpu-threads", &O::cpu_threads, "N", "compute threads; 0 is one per physical core within the process's limits",
+     kPlain, 0, 4096},
+    {"max-isa", &O::max_isa, "NAME", "newest instruction set to use, e.g. portable, avx2, avx512vnni"},
+    {"chat-template", &O::chat_template, "FILE", "Jinja template (file or text) in place of the model's"},
+    {"max-logprobs", &O::max_logprobs, "N",
+     "most log probabilities per token that a request may ask for; -1 is no limit", kPlain, -1, kMaxTokens},
+    {"seed", &O::seed, "N", "seed of requests that bring none", kPlain, -0x1p62, 0x1p62},
+    {"drain-timeout", &O::drain_timeout, "SECONDS", "time for running requests to end after SIGTERM", kPlain, 0, 86400},
+    {"log-level", &O::log_level, "debug|info|warning|error", "least severe messages that are written"},
+};
+
+std::string Dashed(std::string_view name) {
+  std::string out(name);
+  std::replace(out.begin(), out.end(), '_', '-');
+  return out;
+}
+
+// Edit distance with swaps of neighbours.
+size_t Distance(std::string_view a, std::string_view b) {
+  std::vector<std::vector<size_t>> d(a.size() + 1, std::vector<size_t>(b.size() + 1));
+  for (size_t i = 0; i <= a.size(); ++i) d[i][0] = i;
+  for (size_t j = 0; j <= b.size(); ++j) d[0][j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    for (size_t j = 1; j <= b.size(); ++j) {
+      d[i][j] = std::min({d[i - 1][j] + 1, d[i][j - 1] + 1, d[i - 1][j - 1] + (a[i - 1] != b[j - 1])});
+      const bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+      if (swapped) d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
+    }
+  }
+  return d[a.size()][b.size()];
+}
+
+[[noreturn]] void Refuse(std::string_view where, const std::string& value, const std::string& what,
+                         const std::string& action) {
+  throw Error(ErrorKind::kUsage, where, "\"" + Printable(value, 80) + "\" " + what, action);
+}
+
+std::string PlainNumber(double v) {
+  char buffer[64];
+  const auto format = std::fabs(v) < 1e15 ? std::chars_format::fixed : std::chars_format::scientific;
+  return std::string(buffer, std::to_chars(buffer, buffer + sizeof(buffer), v, format).ptr);
+}
+
+std::string BoundsText(const OptionSpec& spec) {
+  return "use " + PlainNumber(spec.min) + " to " + PlainNumber(spec.max);
+}
+
+void CheckBounds(const OptionSpec& spec, double v, const std::string& text, std::string_view where) {
+  if (spec.min == spec.max || (v >= spec.min && v <= spec.max)) return;
+  Refuse(where, text, "is out of range", BoundsText(spec));
+}
+
+template <typename T>
+bool ParseWhole(std::string_view text, T* value) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *value);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+// The factor of the suffix, taken off `text`; 1 without one.
+double TakeSizeSuffix(std::string_view* text) {
+  for (const std::string_view unit : {"iB", "i"}) {
+    const size_t n = unit.size();
+    if (text->size() > n + 1 && text->substr(text->size() - n) == unit && std::isupper((*text)[text->size() - n - 1])) {
+      text->remove_suffix(n);
+      break;
+    }
+  }
+  if (text->empty()) return 1;
+  const size_t power = std::string_view("kmgt").find(static_cast<char>(std::tolower(text->back())));
+  if (power == std::string_view::npos) return 1;
+  const double base = std::isupper(text->back()) ? 1024 : 1000;
+  text->remove_suffix(1);
+  return std::pow(base, static_cast<double>(power + 1));
+}
+
+int64_t ParseSize(const OptionSpec& spec, const std::string& text, std::string_view where) {
+  std::string_view digits = text;
+  const double factor = TakeSizeSuffix(&digits);
+  double number = 0;
+  const bool whole = digits.find_first_not_of("0123456789.-") == std::string_view::npos && ParseWhole(digits, &number);
+  const double value = std::round(number * factor);
+  if (!whole || (factor == 1 && value != number)) {
+    Refuse(where, text, "is no size", "use a whole number, or a number with k, m, g, t (1000s) or K, M, G, T (1024s)");
+  }
+  CheckBounds(spec, value, text, where);
+  return static_cast<int64_t>(value);
+}
+
+int64_t ParseInt(const OptionSpec& spec, const std::string& text, std::string_view where) {
+  if (spec.kind == kSize) return ParseSize(spec, text, where);
+  int64_t value = 0;
+  if (!ParseWhole(text, &value)) Refuse(where, text, "is no integer", BoundsText(spec));
+  CheckBounds(spec, static_cast<double>(value), text, where);
+  return value;
+}
+
+double ParseDouble(const OptionSpec& spec, const std::string& text, std::string_view where) {
+  double value = 0;
+  if (!ParseWhole(text, &value) || !std::isfinite(value)) Refuse(where, text, "is no number", BoundsText(spec));
+  CheckBounds(spec, value, text, where);
+  return value;
+}
+
+bool ParseBool(const std::string& text, std::string_view where) {
+  std::string lower = text;
+  std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return std::tolower(c); });
+  for (const char* yes : {"true", "1", "yes", "on"}) {
+    if (lower == yes) return true;
+  }
+  for (const char* no : {"false", "0", "no", "off"}) {
+    if (lower == no) return false;
+  }
+  Refuse(where, text, "is neither true nor false", "use true or false");
+}
+
+std::string ParseString(const OptionSpec& spec, const std::string& text, std::string_view where) {
+  const std::vector<std::string> choices = spec.choices();
+  if (choices.empty() || std::find(choices.begin(), choices.end(), text) != choices.end()) return text;
+  std::string list;
+  for (const std::string& choice : choices) list += (list.empty() ? "use " : ", ") + choice;
+  Refuse(where, text, "is not supported", list);
+}
+
+// Lists come from the environment as one text; names and keys have no commas.
+std::vector<std::string> SplitAtCommas(const std::string& text) {
+  std::vector<std::string> items;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find(',', begin), text.size());
+    if (end > begin) items.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return items;
+}
+
+std::string Suggestion(const std::string& nearest) {
+  return nearest.empty() ? "see peng serve --help" : "did you mean " + nearest + "?";
+}
+
+std::vector<std::string> JsonTexts(const Json& value, const std::string& where) {
+  const auto text = [&](const Json& v) {
+    if (v.is_string()) return v.as_string();
+    if (v.is_bool() || v.is_number()) return v.Dump();
+    throw Error(ErrorKind::kUsage, where, std::string("must be a plain value or a list of them, not ") + v.type_name());
+  };
+  if (!value.is_array()) return {text(value)};
+  std::vector<std::string> texts;
+  for (const Json& item : value.as_array()) texts.push_back(text(item));
+  return texts;
+}
+
+ConfigEntries ParseJsonConfig(const std::string& text, const std::string& where) {
+  const auto result = ParseJson(text);
+  if (const auto* error = std::get_if<JsonError>(&result)) {
+    throw Error(ErrorKind::kUsage, where,
+                "not valid JSON: " + error->message + " at byte " + std::to_string(error->offset));
+  }
+  const Json& root = std::get<Json>(result);
+  if (!root.is_object()) throw Error(ErrorKind::kUsage, where, "must be an object of option names and values");
+  ConfigEntries entries;
+  for (const auto& [key, value] : root.as_object()) {
+    entries.emplace_back(key, JsonTexts(value, where + ": " + Printable(key)));
+  }
+  return entries;
+}
+
+const std::string* FindVariable(const Settings& environment, std::string_view name) {
+  for (const auto& [key, value] : environment) {
+    if (key == name) return &value;
+  }
+  return nullptr;
+}
+
+void ApplyEnvironment(const Settings& environment, ServeOptions* options) {
+  for (const OptionSpec& spec : kTable) {
+    const std::string* value = FindVariable(environment, spec.env());
+    // An empty variable is how compose files and systemd units write "not set".
+    if (value == nullptr || value->empty()) continue;
+    const std::vector<std::string> values = spec.is_list() ? SplitAtCommas(*value) : std::vector<std::string>{*value};
+    SetOption(spec, values, spec.env(), options);
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> OptionSpec::choices() const {
+  std::vector<std::string> out;
+  const std::string_view list = metavar;
+  if (list.find('|') == std::string_view::npos) return out;
+  for (size_t begin = 0; begin <= list.size();) {
+    const size_t end = std::min(list.find('|', begin), list.size());
+    out.emplace_back(list.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return out;
+}
+
+std::string OptionSpec::env() const {
+  std::string out(kEnvPrefix);
+  for (const char* c = name; *c != '\0'; ++c) {
+    out.push_back(*c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(*c))));
+  }
+  return out;
+}
+
+std::string OptionSpec::default_text() const {
+  const ServeOptions defaults;
+  struct {
+    const ServeOptions& o;
+    std::string operator()(std::string O::*f) const { return o.*f; }
+    std::string operator()(std::vector<std::string> O::*) const { return ""; }
+    std::string operator()(int64_t O::*f) const { return std::to_string(o.*f); }
+    std::string operator()(double O::*f) const { return PlainNumber(o.*f); }
+    std::string operator()(bool O::*f) const { return o.*f ? "true" : "false"; }
+  } const text{defaults};
+  return std::visit(text, field);
+}
+
+std::span<const OptionSpec> ServeOptionTable() { return kTable; }
+
+const OptionSpec* FindOption(std::string_view name) {
+  const std::string dashed = Dashed(name);
+  for (const OptionSpec& spec : kTable) {
+    if (dashed == spec.name) return &spec;
+  }
+  return nullptr;
+}
+
+std::string NearestOption(std::string_view name) {
+  // A longer text is no misspelt option, and the distance takes time in its length.
+  constexpr size_t kLongest = 64;
+  if (name.size() > kLongest) return "";
+  const std::string dashed = Dashed(name);
+  size_t best = std::max<size_t>(2, dashed.size() / 3) + 1;
+  std::string nearest;
+  for (const OptionSpec& spec : kTable) {
+    const size_t distance = Distance(dashed, spec.name);
+    if (distance < best && distance < std::string_view(spec.name).size()) {
+      best = distance;
+      nearest = spec.name;
+    }
+  }
+  return nearest;
+}
+
+void SetOption(const OptionSpec& spec, std::span<const std::string> values, std::string_view where,
+               ServeOptions* options) {
+  if (const auto* list = std::get_if<std::vector<std::string> O::*>(&spec.field)) {
+    options->*(*list) = {values.begin(), values.end()};
+    return;
+  }
+  if (values.size() != 1) {
+    throw Error(ErrorKind::kUsage, where, values.empty() ? "needs a value" : "takes one value, not a list");
+  }
+  const std::string& text = values[0];
+  if (const auto* f = std::get_if<std::string O::*>(&spec.field)) options->*(*f) = ParseString(spec, text, where);
+  if (const auto* f = std::get_if<int64_t O::*>(&spec.field)) options->*(*f) = ParseInt(spec, text, where);
+  if (const auto* f = std::get_if<double O::*>(&spec.field)) options->*(*f) = ParseDouble(spec, text, where);
+  if (const auto* f = std::get_if<bool O::*>(&spec.field)) options->*(*f) = ParseBool(text, where);
+}
+
+Settings PengEnvironment() {
+  Settings variables;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    const size_t equals = text.find('=');
+    if (equals == std::string_view::npos) continue;
+    const std::string_view name = text.substr(0, equals);
+    if (name != "HOME" && name.substr(0, kEnvPrefix.size()) != kEnvPrefix) continue;
+    variables.emplace_back(name, text.substr(equals + 1));
+  }
+  return variables;
+}
+
+std::vector<std::string> UnknownVariables(const Settings& environment) {
+  std::set<std::string> known(std::begin(kOtherVariables), std::end(kOtherVariables));
+  for (const OptionSpec& spec : kTable) known.insert(spec.env());
+  std::vector<std::string> lines;
+  for (const auto& [name, value] : environment) {
+    if (name.substr(0, kEnvPrefix.size()) != kEnvPrefix || known.count(name) != 0) continue;
+    std::string lower = name.substr(kEnvPrefix.size());
+    std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return std::tolower(c); });
+    const std::string nearest = NearestOption(lower);
+    lines.push_back("environment variable " + Printable(name) + " is not known and ignored; " +
+                    Suggestion(nearest.empty() ? "" : FindOption(nearest)->env()));
+  }
+  return lines;
+}
+
+void LoadConfigFile(const std::string& path, ServeOptions* options) {
+  const std::string text = ReadFile(path, kMaxConfigBytes, ErrorKind::kUsage);
+  const std::string where = Printable(path, 4096);
+  const bool json = path.size() >= 5 && path.substr(path.size() - 5) == ".json";
+  std::set<std::string> seen;
+  for (const auto& [key, values] : json ? ParseJsonConfig(text, where) : ParseYamlConfig(text, where)) {
+    const OptionSpec* spec = FindOption(key);
+    if (spec == nullptr) {
+      throw Error(ErrorKind::kUsage, where, "\"" + Printable(key, 80) + "\" is no option",
+                  Suggestion(NearestOption(key)));
+    }
+    if (!seen.insert(spec->name).second) {
+      throw Error(ErrorKind::kUsage, where, std::string("\"") + spec->name + "\" is given twice", "keep one of them");
+    }
+    SetOption(*spec, values, where + ": " + spec->name, options);
+  }
+}
+
+ServeOptions ResolveServeOptions(const std::map<std::string, std::vector<std::string>>& flags,
+                                 const Settings& environment) {
+  ServeOptions options;
+  std::string config;
+  if (const std::string* path = FindVariable(environment, "PENG_CONFIG")) config = *path;
+  if (const auto flag = flags.find("config"); flag != flags.end() && !flag->second.empty()) config = flag->second[0];
+  if (!config.empty()) LoadConfigFile(config, &options);
+  ApplyEnvironment(environment, &options);
+  for (const auto& [name, values] : flags) {
+    if (name == "config") continue;
+    const OptionSpec* spec = FindOption(name);
+    if (spec == nullptr) {
+      throw Error(ErrorKind::kUsage, "--" + Printable(name, 80), "is no option", Suggestion(NearestOption(name)));
+    }
+    SetOption(*spec, values, spec->flag(), &options);
+  }
+  for (const std::string& line : UnknownVariables(environment)) LogWarning("{}", line);
+  return options;
+}
+
+std::string PengHome(const Settings& environment) {
+  if (const std::string* home = FindVariable(environment, "PENG_HOME"); home != nullptr && !home->empty()) return *home;
+  if (const std::string* home = FindVariable(environment, "HOME"); home != nullptr && !home->empty()) {
+    return *home + "/.cache/peng";
+  }
+  throw Error(ErrorKind::kUsage, "PENG_HOME", "neither PENG_HOME nor HOME is set",
+              "set PENG_HOME to a folder for models");
+}
+
+}  // namespace peng::base

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace peng::base {
+
+// Every setting of `peng serve`; names and defaults are vLLM's where vLLM has the setting.
+struct ServeOptions {
+  std::string model;                           // folder, .gguf or .safetensors file, or hub name
+  std::vector<std::string> served_model_name;  // empty = the name of `model`
+  std::string host;                            // empty = 127.0.0.1, or all interfaces with an API key
+  int64_t port = 8000;                         // 0 = any free one
+  std::vector<std::string> api_key;            // empty = no check
+  std::string dtype = "auto";                  // auto, bfloat16, float32
+  int64_t max_model_len = 0;                   // tokens; 0 = the model's, -1 = what fits in memory
+  int64_t max_num_seqs = 128;                  // requests that run at once
+  int64_t max_num_batched_tokens = 2048;       // token budget of a step
+  int64_t block_size = 0;                      // tokens; 0 = the backend's
+  std::string kv_cache_dtype = "auto";         // auto, bfloat16, float16, float32, int8
+  int64_t kv_cache_memory_bytes = 0;           // 0 = from gpu_memory_utilization and what is free
+  double gpu_memory_utilization = 0.92;        // share of the device's memory that peng may use
+  bool enable_prefix_caching = true;
+  std::string batch_invariant = "default";  // default, strict
+  int64_t cpu_threads = 0;                  // 0 = physical cores within the process's limits
+  std::string max_isa;                      // empty = the best the CPU has
+  std::string chat_template;                // file or text; empty = the model's
+  int64_t max_logprobs = 20;
+  int64_t seed = 0;
+  double drain_timeout = 30.0;     // seconds that running requests get after SIGTERM
+  std::string log_level = "info";  // debug, info, warning, error
+};
+
+// One setting: flag --NAME, environment variable PENG_NAME, key NAME of the config file ('-' and '_' mean the same).
+struct OptionSpec {
+  using Field = std::variant<std::string ServeOptions::*, std::vector<std::string> ServeOptions::*,
+                             int64_t ServeOptions::*, double ServeOptions::*, bool ServeOptions::*>;
+  enum class Kind {
+    kPlain,
+    kPositional,  // also the command's first argument
+    kSize,        // an integer that may carry a suffix: k m g t = powers of 1000, K M G T = powers of 1024
+  };
+
+  const char* name;  // "max-num-seqs"
+  Field field;
+  const char* metavar;  // "N"; of an option with choices "a|b|c"
+  const char* help;
+  Kind kind = Kind::kPlain;
+  double min = 0;  // inclusive bounds of numbers
+  double max = 0;  // min == max: no bounds
+
+  bool is_bool() const { return std::holds_alternative<bool ServeOptions::*>(field); }
+  bool is_list() const { return std::holds_alternative<std::vector<std::string> ServeOptions::*>(field); }
+  // Values allowed for a string option, empty = any.
+  std::vector<std::string> choices() const;
+  std::string flag() const { return std::string("--") + name; }
+  std::string env() const;           // "PENG_MAX_NUM_SEQS"
+  std::string default_text() const;  // of a default-constructed ServeOptions
+};
+
+// The one table of settings, in the order of `peng serve --help`.
+std::span<const OptionSpec> ServeOptionTable();
+
+// Null if there is none of that name; '-' and '_' mean the same.
+const OptionSpec* FindOption(std::string_view name);
+
+// The valid name closest to a misspelt one, without dashes in front; empty if nothing is close.
+std::string NearestOption(std::string_view name);
+
+// Sets one option from text. Several values are for list options only. Throws Error(kUsage) that starts with `where`
+// ("--port", "PENG_PORT", "peng.yaml: port").
+void SetOption(const OptionSpec& spec, std::span<const std::string> values, std::string_view where,
+               ServeOptions* options);
+
+// Name-value pairs, e.g. what an environment holds.
+using Settings = std::vector<std::pair<std::string, std::string>>;
+
+// The variables of the process's environment that start with PENG_, and HOME.
+Settings PengEnvironment();
+
+// Variables that start with PENG_ and set nothing, each as one line that names the nearest valid one.
+std::vector<std::string> UnknownVariables(const Settings& environment);
+
+// Reads a config file (JSON by its name .json, else YAML): one mapping from option names to values. Throws
+// Error(kUsage) that names the file, the key and, for an unknown key, the nearest valid one.
+void LoadConfigFile(const std::string& path, ServeOptions* options);
+
+// All sources together: a flag beats the environment, that beats the config file, that beats the default. `flags` has
+// the flags that were given, by name without dashes, with their values; "config" (or PENG_CONFIG) names the file.
+// Unknown PENG_ variables are logged as warnings.
+ServeOptions ResolveServeOptions(const std::map<std::string, std::vector<std::string>>& flags,
+                                 const Settings& environment);
+
+// Where models are cached: $PENG_HOME, else ~/.cache/peng.
+std::string PengHome(const Settings& environment);
+
+}  // namespace peng::base

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace peng::base {
+
+// Keys of a config file with their values as text, in the order of the file. A list has one text per item.
+using ConfigEntries = std::vector<std::pair<std::string, std::vector<std::string>>>;
+
+// The entries of a YAML mapping of scalars and lists of scalars. Throws Error(kUsage) that names `where` and the line.
+ConfigEntries ParseYamlConfig(const std::string& text, const std::string& where);
+
+}  // namespace peng::base
