@@ -42,8 +42,8 @@ class EngineClient {
  public:
   virtual ~EngineClient() = default;
 
-  // Queues a request; its id is unique among live requests. Returns why it is refused, or nullopt. A refused request has
-  // no events.
+  // Queues a request; its id is unique among live requests. Returns why it is refused, or nullopt. A refused request
+  // has no events.
   virtual std::optional<std::string> Submit(sched::RequestSpec spec) = 0;
   // The request's work stops within one step; its stream ends with FinishReason::kAbort.
   virtual void Abort(sched::RequestId id) = 0;

@@ -10,9 +10,9 @@ namespace peng::engine {
 
 using Ticket = uint64_t;
 
-// Runs steps in the order they are launched. Launch returns at once; Collect waits for the oldest launched step. At most
-// two steps are outstanding: one computing, one queued behind it. Collect throws base::Error if the step failed; the
-// executor stays usable.
+// Runs steps in the order they are launched. Launch returns at once; Collect waits for the oldest launched step. At
+// most two steps are outstanding: one computing, one queued behind it. Collect throws base::Error if the step failed;
+// the executor stays usable.
 class Executor {
  public:
   virtual ~Executor() = default;
