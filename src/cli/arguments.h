@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/options.h"
+
+namespace peng::cli {
+
+// A flag of one command, beside the settings of base::ServeOptionTable.
+struct Flag {
+  const char* names;  // "-q,--quick", or without dashes for a positional argument
+  const char* help;
+  std::variant<std::string*, int64_t*, double*, bool*, std::vector<std::string>*> target;
+  bool required = false;
+};
+
+struct CommandLine {
+  const char* command;  // "chat"
+  const char* summary;
+  std::vector<Flag> flags;
+  bool serve_options = true;  // also takes every setting of `peng serve`, from flags, environment and config file
+};
+
+// Parses the words after the command's name. Nothing if only help was asked for, which is printed then. Throws
+// base::Error(kUsage). Flags may be written with '_' for '-'; switches also as --no-NAME.
+std::optional<base::ServeOptions> ParseArguments(const CommandLine& line, int argc, char** argv);
+
+}  // namespace peng::cli
