@@ -3,9 +3,10 @@
 """Checks who includes whom in src/ and include/: the rules of ARCHITECTURE.md, with no list of exceptions.
 
 1. A folder includes only itself and the folders that MAY_SEE names.
-2. Third-party headers stay in .cc files; fmt, the vocabulary of log messages, is also allowed in base/log.h.
+2. Third-party headers stay in .cc files (and -inl.h files, which are parts of them); fmt, the vocabulary of log messages, is also allowed in base/log.h.
 3. nlohmann, spdlog and Beast/Asio are each included by at most three .cc files (they are slow to compile).
-4. Includes of peng headers name a file that exists, from src/ on.
+4. GoogleTest and Google Benchmark, and headers for tests (test_*.h, fake_*.h), are included by tests only.
+5. Includes of peng headers name a file that exists, from src/ on.
 """
 import collections
 import pathlib
@@ -54,6 +55,7 @@ SLOW = {"nlohmann": ("nlohmann/",), "spdlog": ("spdlog/",), "Beast/Asio": ("boos
 SLOW_LIMIT = 3
 IN_HEADERS = {"base/log.h": ("fmt/",)}
 TEST_ONLY = ("gtest/", "gmock/", "benchmark/")
+TEST_FILE = re.compile(r"(^|/)((test|fake)_\w+\.(h|cc)|\w+_(test|bench)\.cc)$")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 
 
@@ -65,6 +67,8 @@ def check_peng(path: str, include: str, root: pathlib.Path) -> list[str]:
     mine, theirs = folder_of(path), folder_of(include)
     if not (root / "src" / include).exists() and not (root / "include" / include).exists():
         return [f'{path}: includes "{include}", which is neither in src/ nor in include/']
+    if TEST_FILE.search(include) and not TEST_FILE.search(path):
+        return [f'{path}: includes "{include}"; only tests may']
     if theirs == "peng":
         return [] if mine in {"api", "cli", "peng"} else [f'{path}: includes "{include}"; only api and cli see the public headers']
     if theirs not in MAY_SEE:
@@ -78,12 +82,11 @@ def check_angle(path: str, include: str, slow: dict) -> list[str]:
     if include in STANDARD_HEADERS or SYSTEM_HEADER.match(include):
         return []
     if include.startswith(TEST_ONLY):
-        allowed = path.endswith(("_test.cc", "_bench.cc")) or "/testing/" in path
-        return [] if allowed else [f"{path}: includes <{include}>; only tests may"]
+        return [] if TEST_FILE.search(path) else [f"{path}: includes <{include}>; only tests may"]
     for name, prefixes in SLOW.items():
         if include.startswith(prefixes):
             slow[name].add(path)
-    if path.endswith(".h") and not include.startswith(IN_HEADERS.get(path, ("\0",))):
+    if path.endswith(".h") and not path.endswith(("-inl.h", ".inl.h")) and not include.startswith(IN_HEADERS.get(path, ("\0",))):
         return [f"{path}: includes <{include}>; third-party headers stay in .cc files"]
     return []
 

@@ -3,6 +3,7 @@
 """Checks that everything peng uses has a recorded licence, and one that it may be used under.
 
 - every find_package and pkg_check_modules of the CMake files, every Python requirement: third_party/licenses.tsv
+- every apt package that is named there: scripts/install-deps, and scripts/arm64-sysroot if the binary links it
 - every crate of src/text/bridge/Cargo.lock: third_party/crates.tsv
 - every folder or file of tests/data: a row of the table in tests/data/README.md that names a licence
 - what is part of the binary is under a permissive licence, or under the LGPL and linked dynamically
@@ -107,12 +108,24 @@ def check_libraries(root: pathlib.Path) -> list[str]:
             faults.append(f"third_party/licenses.tsv: {kind} {name}: linked is '{linked}', which is none of its words")
         elif not usable(licence, linked):
             faults.append(f"third_party/licenses.tsv: {kind} {name}: {licence} may not be linked as {linked}")
+    faults += check_installed(root, rows)
     ninja = root / "build" / "build.ninja"
     if ninja.exists():
         archives = set(re.findall(r"lib([\w+-]+)\.a\b", ninja.read_text(encoding="utf-8")))
         for row in rows:
             if row[2].startswith("LGPL") and row[1].removeprefix("lib") in archives:
                 faults.append(f"build/build.ninja: links {row[1]} ({row[2]}) as an archive; it must be the shared library")
+    return faults
+
+
+def check_installed(root: pathlib.Path, rows: list[list[str]]) -> list[str]:
+    faults = []
+    for script, kinds in (("install-deps", IN_BINARY | {"test", "build"}), ("arm64-sysroot", IN_BINARY)):
+        text = (root / "scripts" / script).read_text(encoding="utf-8")
+        for kind, name, _, linked, source in rows:
+            package = re.match(r"apt ([\w.+-]+)", source)
+            if kind == "cmake" and linked in kinds and package and not re.search(rf"(?<![\w.+-]){re.escape(package[1])}(?![\w.+-])", text):
+                faults.append(f"scripts/{script}: does not install {package[1]}, which third_party/licenses.tsv names for {name}")
     return faults
 
 
