@@ -7,15 +7,21 @@
 
 #include "backend/cpu/kernels/kernel.h"
 #include "backend/cpu/kernels/packed.h"
+#include "backend/cpu/kernels/unroll.h"
 
 // Loops that the integer kernels of this folder share. Everything is local to the including file.
 namespace peng::backend::cpu::avx2 {
 namespace {
 
-// Columns that pass all lhs rows before the next ones: their weights stay in the L1 cache.
-constexpr int64_t kBlockGroups = 32;
-// Lhs rows that share one unpacking of weights.
-constexpr int kMaxRows = 4;
+// Two ways through the same arithmetic, so with the same bits. Up to kMaxStreamRows lhs rows stream the weights from
+// memory and unpack them in registers. More rows go over a block of kBlockGroups groups that is unpacked once to
+// scratch, which stays in the L1 cache; kRows of them share every load of weights.
+constexpr int kMaxStreamRows = 4;
+constexpr int kRows = 4;
+constexpr int64_t kBlockGroups = 16;
+
+// How far ahead of its use packed memory is requested, in bytes.
+constexpr int64_t kPrefetch = 4096;
 
 // Where the parts of `M` lhs rows lie.
 struct Lhs {
@@ -50,6 +56,10 @@ inline __m256 BroadcastFloat(const std::byte* p) {
   return _mm256_set1_ps(v);
 }
 
+inline __m256 LoadFloats(const std::byte* p) { return _mm256_loadu_ps(reinterpret_cast<const float*>(p)); }
+inline void Store(std::byte* p, __m256i v) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), v); }
+inline void StoreFloats(std::byte* p, __m256 v) { _mm256_storeu_ps(reinterpret_cast<float*>(p), v); }
+
 inline __m256 LoadHalves(const std::byte* p) {
   return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
 }
@@ -60,49 +70,118 @@ inline __m256i HighNibbles(__m256i v) { return _mm256_and_si256(_mm256_srli_epi1
 
 inline __m256i AddPairs(__m256i sums) { return _mm256_madd_epi16(sums, _mm256_set1_epi16(1)); }
 
-// One block of columns of one tile times M lhs rows: out (+)= sums.
-template <typename W, int M>
-void TileRows(const Lhs& lhs, const std::byte* tile, int64_t begin, int64_t end, float* out, int64_t out_stride) {
-  __m256 acc[M][2];
-  for (int i = 0; i < M; ++i)
-    for (int h = 0; h < 2; ++h)
-      acc[i][h] = begin == 0 ? _mm256_setzero_ps() : _mm256_loadu_ps(out + i * out_stride + 8 * h);
-  for (int64_t g = begin; g < end; ++g) W::template AddGroup<M>(lhs, tile, g, acc);
-  for (int i = 0; i < M; ++i)
-    for (int h = 0; h < 2; ++h) _mm256_storeu_ps(out + i * out_stride + 8 * h, acc[i][h]);
+// Hides from the compiler that `p` is a pointer it has seen: keeps it from holding what it loaded there in registers
+// that it does not have, which ends in a copy on the stack.
+inline const std::byte* Opaque(const std::byte* p) {
+  asm("" : "+r"(p));
+  return p;
 }
 
-template <typename W>
-void RowsOfTile(const Lhs& lhs, int rows, const std::byte* tile, int64_t begin, int64_t end, float* out,
-                int64_t out_stride) {
+inline void PrefetchBytes(const std::byte* p, int64_t bytes) {
+  for (int64_t i = 0; i < bytes; i += 64) _mm_prefetch(reinterpret_cast<const char*>(p + i), _MM_HINT_T0);
+}
+
+// acc[i][v] += products of `kSteps` weight vectors (of pair v, at weights + 64 * step + 32 * v) with the lhs codes at
+// a + i * stride. Eight independent sums of bytes products; the caller sees to it that int16 holds them.
+template <int M, int kSteps>
+[[gnu::always_inline]] inline void AddProducts(const std::byte* weights, const std::byte* a, int64_t stride,
+                                               __m256i acc[M][2]) {
+  Unroll<kSteps>([&](auto step) {
+    const __m256i w0 = Load(weights + 64 * step), w1 = Load(weights + 64 * step + 32);
+    Unroll<M>([&](auto i) {
+      const __m256i codes = Broadcast32(a + i * stride + 4 * step);
+      acc[i][0] = _mm256_add_epi16(acc[i][0], _mm256_maddubs_epi16(w0, codes));
+      acc[i][1] = _mm256_add_epi16(acc[i][1], _mm256_maddubs_epi16(w1, codes));
+    });
+  });
+}
+
+// out[0..7] += float(dot) * scale
+inline void AddScaled(__m256i dot, __m256 scale, float* out) {
+  _mm256_storeu_ps(out, _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot), scale, _mm256_loadu_ps(out)));
+}
+
+// Float sums of M lhs rows and one tile in `out`, which keeps them between blocks.
+template <int M>
+[[gnu::always_inline]] inline void LoadSums(bool first, const float* out, int64_t out_stride,
+                                            float sums[M][kTileRows]) {
+  Unroll<M>([&](auto i) {
+    Unroll<2>([&](auto h) {
+      _mm256_storeu_ps(sums[i] + 8 * h, first ? _mm256_setzero_ps() : _mm256_loadu_ps(out + i * out_stride + 8 * h));
+    });
+  });
+}
+
+template <int M>
+[[gnu::always_inline]] inline void StoreSums(const float sums[M][kTileRows], float* out, int64_t out_stride) {
+  Unroll<M>([&](auto i) {
+    Unroll<2>([&](auto h) { _mm256_storeu_ps(out + i * out_stride + 8 * h, _mm256_loadu_ps(sums[i] + 8 * h)); });
+  });
+}
+
+// A whole tile from packed memory.
+template <typename W, int M>
+void StreamTile(const Lhs& lhs, const std::byte* tile, int64_t groups, float* out, int64_t out_stride) {
+  __m256 acc[M][2];
+  Unroll<M>([&](auto i) { Unroll<2>([&](auto h) { acc[i][h] = _mm256_setzero_ps(); }); });
+  for (int64_t g = 0; g < groups; ++g) W::template AddGroup<M>(lhs, tile, g, acc);
+  Unroll<M>([&](auto i) { Unroll<2>([&](auto h) { _mm256_storeu_ps(out + i * out_stride + 8 * h, acc[i][h]); }); });
+}
+
+// Groups [begin, end) of one tile from scratch.
+template <typename W, int M>
+void UnpackedTile(const Lhs& lhs, const std::byte* unpacked, int64_t begin, int64_t end, float* out,
+                  int64_t out_stride) {
+  alignas(64) float sums[M][kTileRows];
+  LoadSums<M>(begin == 0, out, out_stride, sums);
+  for (int64_t g = begin; g < end; ++g, unpacked += W::kUnpackedBytes)
+    W::template AddUnpacked<M>(lhs, unpacked, g, sums);
+  StoreSums<M>(sums, out, out_stride);
+}
+
+// Calls fn.operator()<rows>() with rows as a constant.
+template <typename F>
+void WithRows(int rows, F fn) {
   switch (rows) {
     case 1:
-      return TileRows<W, 1>(lhs, tile, begin, end, out, out_stride);
+      return fn.template operator()<1>();
     case 2:
-      return TileRows<W, 2>(lhs, tile, begin, end, out, out_stride);
+      return fn.template operator()<2>();
     case 3:
-      return TileRows<W, 3>(lhs, tile, begin, end, out, out_stride);
+      return fn.template operator()<3>();
     default:
-      return TileRows<W, 4>(lhs, tile, begin, end, out, out_stride);
+      return fn.template operator()<4>();
   }
 }
+static_assert(kRows == 4 && kMaxStreamRows == 4);
 
 template <typename W>
 void Gemm(const std::byte* lhs, int64_t lhs_stride, int m, const std::byte* tiles, int num_tiles, int64_t cols,
-          float* out, int64_t out_stride) {
-  const int64_t groups = cols / packed::kGroup;
-  const int64_t block = m <= kMaxRows ? groups : kBlockGroups;
-  const int64_t tile_bytes = W::TileBytes(cols);
-  for (int64_t begin = 0; begin < groups; begin += block) {
-    const int64_t end = begin + block < groups ? begin + block : groups;
+          float* out, int64_t out_stride, std::byte* scratch) {
+  const int64_t groups = cols / packed::kGroup, tile_bytes = W::TileBytes(cols);
+  if (m <= kMaxStreamRows) {
+    const Lhs rows(lhs, lhs_stride, cols);
+    for (int t = 0; t < num_tiles; ++t)
+      WithRows(
+          m, [&]<int M>() { StreamTile<W, M>(rows, tiles + t * tile_bytes, groups, out + t * kTileRows, out_stride); });
+    return;
+  }
+  for (int64_t begin = 0; begin < groups; begin += kBlockGroups) {
+    const int64_t end = begin + kBlockGroups < groups ? begin + kBlockGroups : groups;
     for (int t = 0; t < num_tiles; ++t) {
-      for (int i = 0; i < m; i += kMaxRows) {
+      W::Unpack(tiles + t * tile_bytes, begin, end, scratch);
+      for (int i = 0; i < m; i += kRows) {
         const Lhs rows(lhs + i * lhs_stride, lhs_stride, cols);
-        RowsOfTile<W>(rows, m - i < kMaxRows ? m - i : kMaxRows, tiles + t * tile_bytes, begin, end,
-                      out + i * out_stride + t * kTileRows, out_stride);
+        float* sums = out + i * out_stride + t * kTileRows;
+        WithRows(m - i, [&]<int M>() { UnpackedTile<W, M>(rows, scratch, begin, end, sums, out_stride); });
       }
     }
   }
+}
+
+template <typename W>
+constexpr size_t ScratchBytes() {
+  return kBlockGroups * W::kUnpackedBytes;
 }
 
 }  // namespace

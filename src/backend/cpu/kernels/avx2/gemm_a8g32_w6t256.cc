@@ -25,13 +25,13 @@ __m256i SubScales(const std::byte* scales, int h) {
 struct Codes {
   __m256i v[4];
   // `part` 0: columns 0..15 of the group (low nibbles), 1: columns 16..31.
-  Codes(const std::byte* group, int h, int part) {
+  [[gnu::always_inline]] Codes(const std::byte* group, int h, int part) {
     const __m256i pairs = Load(group + packed::kW6HighOffset + part * packed::kVectorBytes + 32 * h);
     __m256i nibbles[4];
-    for (int j = 0; j < 4; ++j) {
+    Unroll<4>([&](auto j) {
       const __m256i raw = Load(group + packed::kW6LowOffset + j * packed::kVectorBytes + 32 * h);
       nibbles[j] = part == 0 ? LowNibbles(raw) : HighNibbles(raw);
-    }
+    });
     v[0] = _mm256_or_si256(nibbles[0], HighPair<0>(pairs));
     v[1] = _mm256_or_si256(nibbles[1], HighPair<1>(pairs));
     v[2] = _mm256_or_si256(nibbles[2], HighPair<2>(pairs));
@@ -39,7 +39,7 @@ struct Codes {
   }
   // int16 sums of products with 16 lhs codes, minus `bias`: codes stand for code - 32. The sums wrap at most in
   // between: the end value, 8 products of magnitude up to 32 * 127, fits.
-  __m256i Dot(const std::byte* a, __m256i bias) const {
+  [[gnu::always_inline]] __m256i Dot(const std::byte* a, __m256i bias) const {
     __m256i s = _mm256_sub_epi16(_mm256_maddubs_epi16(v[0], Broadcast32(a)), bias);
     for (int j = 1; j < 4; ++j) s = _mm256_add_epi16(s, _mm256_maddubs_epi16(v[j], Broadcast32(a + 4 * j)));
     return s;
@@ -47,39 +47,93 @@ struct Codes {
 };
 
 struct W6T256 {
+  // An unpacked group: 4 steps of columns 0..15 and 4 of columns 16..31, each 16 rows x 4 codes; scales of both parts
+  // as SubScales() gives them, [part][half of the rows]; float scales [16].
+  static constexpr int64_t kPart = 256, kSubScales = 512, kScales = 640, kUnpackedBytes = 704;
+
   static int64_t TileBytes(int64_t cols) { return cols / packed::kW6BlockCols * packed::kW6BlockBytes; }
 
+  static const std::byte* Block(const std::byte* tile, int64_t g) { return tile + g / 8 * packed::kW6BlockBytes; }
+  static const std::byte* Group(const std::byte* tile, int64_t g) {
+    return Block(tile, g) + packed::kW6GroupsOffset + g % 8 * packed::kW6GroupBytes;
+  }
+
+  // Codes stand for code - 32.
+  static __m256i Bias(const Lhs& lhs, int i, int64_t g, int part) {
+    return _mm256_slli_epi16(Broadcast32(lhs.half_sums + i * lhs.stride + 8 * g + 4 * part), 5);
+  }
+
   template <int M>
-  static void AddGroup(const Lhs& lhs, const std::byte* tile, int64_t g, __m256 acc[M][2]) {
-    const std::byte* block = tile + g / 8 * packed::kW6BlockBytes;
-    const std::byte* group = block + packed::kW6GroupsOffset + g % 8 * packed::kW6GroupBytes;
-    _mm_prefetch(reinterpret_cast<const char*>(group + 4096), _MM_HINT_T0);
-    for (int h = 0; h < 2; ++h) {
+  [[gnu::always_inline]] static void AddGroup(const Lhs& lhs, const std::byte* tile, int64_t g, __m256 acc[M][2]) {
+    const std::byte* group = Group(tile, g);
+    PrefetchBytes(group + kPrefetch, packed::kW6GroupBytes);
+    Unroll<2>([&](auto h) {
       __m256i dot[M];
-      for (int part = 0; part < 2; ++part) {
+      Unroll<2>([&](auto part) {
         const Codes codes(group, h, part);
         const __m256i sub_scales = SubScales(group + kTileRows * part, h);
-        for (int i = 0; i < M; ++i) {
-          const __m256i bias = _mm256_slli_epi16(Broadcast32(lhs.half_sums + i * lhs.stride + 8 * g + 4 * part), 5);
-          const std::byte* a = lhs.codes + i * lhs.stride + packed::kGroup * g + 16 * part;
-          const __m256i scaled = _mm256_madd_epi16(codes.Dot(a, bias), sub_scales);
+        Unroll<M>([&](auto i) {
+          const std::byte* a = Opaque(lhs.codes + i * lhs.stride + packed::kGroup * g + 16 * part);
+          const __m256i scaled = _mm256_madd_epi16(codes.Dot(a, Bias(lhs, i, g, part)), sub_scales);
           dot[i] = part == 0 ? scaled : _mm256_add_epi32(dot[i], scaled);
-        }
-      }
-      const __m256 scales = LoadHalves(block + 16 * h);
-      for (int i = 0; i < M; ++i) {
+        });
+      });
+      const __m256 scales = LoadHalves(Block(tile, g) + 16 * h);
+      Unroll<M>([&](auto i) {
         const __m256 scale = _mm256_mul_ps(scales, BroadcastFloat(lhs.scales + i * lhs.stride + 4 * g));
         acc[i][h] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot[i]), scale, acc[i][h]);
-      }
+      });
+    });
+  }
+
+  static void Unpack(const std::byte* tile, int64_t begin, int64_t end, std::byte* out) {
+    for (int64_t g = begin; g < end; ++g, out += kUnpackedBytes) {
+      const std::byte* group = Group(tile, g);
+      PrefetchBytes(group + kPrefetch, packed::kW6GroupBytes);
+      Unroll<2>([&](auto h) {
+        Unroll<2>([&](auto part) {
+          const Codes codes(group, h, part);
+          Unroll<4>([&](auto j) { Store(out + part * kPart + 64 * j + 32 * h, codes.v[j]); });
+          Store(out + kSubScales + 64 * part + 32 * h, SubScales(group + kTileRows * part, h));
+        });
+        StoreFloats(out + kScales + 32 * h, LoadHalves(Block(tile, g) + 16 * h));
+      });
     }
+  }
+
+  template <int M>
+  [[gnu::always_inline]] static void AddUnpacked(const Lhs& lhs, const std::byte* weights, int64_t g,
+                                                 float sums[M][kTileRows]) {
+    __m256i dot[M][2];
+    Unroll<2>([&](auto part) {
+      __m256i acc[M][2];
+      Unroll<M>(
+          [&](auto i) { acc[i][0] = acc[i][1] = _mm256_sub_epi16(_mm256_setzero_si256(), Bias(lhs, i, g, part)); });
+      AddProducts<M, 4>(weights + part * kPart, lhs.codes + packed::kGroup * g + 16 * part, lhs.stride, acc);
+      Unroll<2>([&](auto h) {
+        const __m256i sub_scales = Load(weights + kSubScales + 64 * part + 32 * h);
+        Unroll<M>([&](auto i) {
+          const __m256i scaled = _mm256_madd_epi16(acc[i][h], sub_scales);
+          dot[i][h] = part == 0 ? scaled : _mm256_add_epi32(dot[i][h], scaled);
+        });
+      });
+    });
+    Unroll<M>([&](auto i) {
+      const __m256 a_scale = BroadcastFloat(lhs.scales + i * lhs.stride + 4 * g);
+      Unroll<2>([&](auto h) {
+        AddScaled(dot[i][h], _mm256_mul_ps(LoadFloats(weights + kScales + 32 * h), a_scale), sums[i] + 8 * h);
+      });
+    });
   }
 };
 
 }  // namespace
 
+size_t ScratchW6T256(int64_t /*cols*/) { return ScratchBytes<W6T256>(); }
+
 void GemmA8G32W6T256(const std::byte* lhs, int64_t lhs_stride, int m, const std::byte* tiles, int num_tiles,
-                     int64_t cols, float* out, int64_t out_stride, std::byte* /*scratch*/) {
-  Gemm<W6T256>(lhs, lhs_stride, m, tiles, num_tiles, cols, out, out_stride);
+                     int64_t cols, float* out, int64_t out_stride, std::byte* scratch) {
+  Gemm<W6T256>(lhs, lhs_stride, m, tiles, num_tiles, cols, out, out_stride, scratch);
 }
 
 }  // namespace peng::backend::cpu::avx2

@@ -4,6 +4,7 @@
 #include <immintrin.h>
 
 #include "backend/cpu/kernels/kernel.h"
+#include "backend/cpu/kernels/unroll.h"
 
 // The float32 kernel of this folder, over a loader of weights. Everything is local to the including file.
 //
@@ -22,22 +23,23 @@ template <typename W, int M, int T>
 void AddColumns(const std::byte* lhs, int64_t lhs_stride, const std::byte* tiles, int64_t tile_bytes, int64_t begin,
                 int64_t end, float* out, int64_t out_stride) {
   __m256 acc[M][2 * T];
-  for (int i = 0; i < M; ++i)
-    for (int v = 0; v < 2 * T; ++v)
-      acc[i][v] = begin == 0 ? _mm256_setzero_ps() : _mm256_loadu_ps(out + i * out_stride + 8 * v);
+  Unroll<M>([&](auto i) {
+    Unroll<2 * T>(
+        [&](auto v) { acc[i][v] = begin == 0 ? _mm256_setzero_ps() : _mm256_loadu_ps(out + i * out_stride + 8 * v); });
+  });
   for (int64_t c = begin; c < end; ++c, tiles += kTileRows * W::kBytes) {
     __m256 w[2 * T];
-    for (int t = 0; t < T; ++t) {
+    Unroll<T>([&](auto t) {
       _mm_prefetch(reinterpret_cast<const char*>(tiles + t * tile_bytes + 2048), _MM_HINT_T0);
-      for (int h = 0; h < 2; ++h) w[2 * t + h] = W::Load(tiles + t * tile_bytes + 8 * h * W::kBytes);
-    }
-    for (int i = 0; i < M; ++i) {
+      w[2 * t] = W::Load(tiles + t * tile_bytes);
+      w[2 * t + 1] = W::Load(tiles + t * tile_bytes + 8 * W::kBytes);
+    });
+    Unroll<M>([&](auto i) {
       const __m256 x = _mm256_broadcast_ss(reinterpret_cast<const float*>(lhs + i * lhs_stride) + c);
-      for (int v = 0; v < 2 * T; ++v) acc[i][v] = _mm256_fmadd_ps(x, w[v], acc[i][v]);
-    }
+      Unroll<2 * T>([&](auto v) { acc[i][v] = _mm256_fmadd_ps(x, w[v], acc[i][v]); });
+    });
   }
-  for (int i = 0; i < M; ++i)
-    for (int v = 0; v < 2 * T; ++v) _mm256_storeu_ps(out + i * out_stride + 8 * v, acc[i][v]);
+  Unroll<M>([&](auto i) { Unroll<2 * T>([&](auto v) { _mm256_storeu_ps(out + i * out_stride + 8 * v, acc[i][v]); }); });
 }
 
 // The same for all `num_tiles`, T at a time.
