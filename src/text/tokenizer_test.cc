@@ -79,10 +79,8 @@ TEST(TokenizerTest, LongRunsOfOneCharacter) {
     for (const char* unit : {"a", " ", "\n", "!", "7", "é", "中", " \n"}) {
       std::string text;
       while (text.size() < 200'000) text += unit;
-      for (const char* end : {"", "x"}) {
-        const auto ids = tokenizer->Encode(text + end, false);
-        EXPECT_EQ(tokenizer->Decode(ids, false), text + end) << unit;
-      }
+      text += "x";
+      EXPECT_EQ(tokenizer->Decode(tokenizer->Encode(text, false), false), text) << unit;
     }
   }
 }

@@ -1,41 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
 # peng_text_bridge: the Rust static library in this folder, built by cargo.
 #
-# PENG_CARGO names the cargo to use; by default the first one that is new enough, of PATH and then of the system.
-# PENG_RUST_TARGET is the target of a cross build, e.g. aarch64-unknown-linux-gnu; the C compiler of the CMake build links.
+# PENG_CARGO and PENG_RUSTC name the Rust to use; scripts/find-cargo chooses by default ($CARGO, PATH, the system's).
+# PENG_RUST_TARGET is the target of a cross build, e.g. aarch64-unknown-linux-gnu.
 set(PENG_RUST_TARGET "" CACHE STRING "Rust target triple of a cross build; empty for the machine's own")
-set(peng_cargo_minimum 1.87)
 
-function(peng_find_cargo)
-  if(PENG_CARGO)
-    return()
+if(NOT PENG_CARGO)
+  execute_process(COMMAND ${CMAKE_CURRENT_LIST_DIR}/../../../scripts/find-cargo OUTPUT_VARIABLE found RESULT_VARIABLE failed)
+  string(REGEX MATCHALL "[^\n]+" found "${found}")
+  list(LENGTH found n_found)
+  if(failed OR NOT n_found EQUAL 2)
+    message(FATAL_ERROR "cargo 1.87 or newer is needed for src/text/bridge and was not found. Install it "
+                        "(Debian 12: apt install cargo-web rustc-web; others: rustup) or set PENG_CARGO.")
   endif()
-  find_program(peng_path_cargo cargo)
-  set(seen)
-  foreach(candidate ${peng_path_cargo} /usr/bin/cargo)
-    if(NOT EXISTS ${candidate})
-      continue()
-    endif()
-    execute_process(COMMAND ${candidate} --version OUTPUT_VARIABLE version ERROR_QUIET)
-    if(version MATCHES "cargo ([0-9]+\\.[0-9]+)" AND CMAKE_MATCH_1 VERSION_GREATER_EQUAL peng_cargo_minimum)
-      set(PENG_CARGO ${candidate} CACHE FILEPATH "cargo for the text bridge")
-      return()
-    endif()
-    string(STRIP "${version}" version)
-    list(APPEND seen "${candidate} (${version})")
-  endforeach()
-  message(FATAL_ERROR "cargo ${peng_cargo_minimum} or newer is needed, found: ${seen}. "
-                      "Install it (Debian 12: apt install cargo-web rustc-web; others: rustup) or set PENG_CARGO.")
-endfunction()
-peng_find_cargo()
+  list(GET found 0 path)
+  set(PENG_CARGO ${path} CACHE FILEPATH "cargo for the text bridge")
+  list(GET found 1 path)
+  set(PENG_RUSTC ${path} CACHE FILEPATH "rustc that belongs to PENG_CARGO")
+endif()
 
 set(bridge_dir ${CMAKE_CURRENT_LIST_DIR})
 set(bridge_target_dir ${CMAKE_BINARY_DIR}/cargo)
 set(bridge_env CARGO_TARGET_DIR=${bridge_target_dir})
-# A cargo of the system next to a rustup one on PATH must not pick up the other's compiler.
-get_filename_component(cargo_bin ${PENG_CARGO} DIRECTORY)
-if(EXISTS ${cargo_bin}/rustc)
-  list(APPEND bridge_env RUSTC=${cargo_bin}/rustc)
+if(PENG_RUSTC)
+  list(APPEND bridge_env RUSTC=${PENG_RUSTC})
+endif()
+if(DEFINED ENV{RUSTFLAGS})
+  list(APPEND bridge_env "RUSTFLAGS=$ENV{RUSTFLAGS}")
 endif()
 set(bridge_args build --release --locked --manifest-path ${bridge_dir}/Cargo.toml)
 if(PENG_RUST_TARGET)

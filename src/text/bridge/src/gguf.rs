@@ -7,7 +7,7 @@ use tokenizers::models::bpe::BPE;
 use tokenizers::{AddedToken, DecoderWrapper, NormalizerWrapper, PreTokenizerWrapper, Tokenizer};
 
 use crate::abi::*;
-use crate::tokenizer::{PengTokenizer, Tok, MAX_VOCAB};
+use crate::tokenizer::{PengTokenizer, Table, Tok, MAX_VOCAB};
 
 /// Token types of the GGUF format.
 mod token_type {
@@ -74,9 +74,12 @@ impl Vocab {
         texts.map(|(text, _)| AddedToken::from(text.clone(), special).normalized(false)).collect()
     }
 
-    fn pieces(self) -> Vec<Option<String>> {
-        let keep = self.types.into_iter().map(|t| t != token_type::UNUSED);
-        self.tokens.into_iter().zip(keep).map(|(text, keep)| keep.then_some(text)).collect()
+    fn pieces(&self) -> Table {
+        let mut pieces = Table::default();
+        for (text, kind) in self.tokens.iter().zip(&self.types) {
+            pieces.push(if *kind == token_type::UNUSED { &[] } else { text.as_bytes() });
+        }
+        pieces
     }
 }
 

@@ -4,8 +4,8 @@
 //! Every entry point runs inside `guard`: a panic becomes an error message and never unwinds into C++.
 
 pub mod abi;
-mod grammar;
 mod gguf;
+mod grammar;
 mod pyjson;
 mod template;
 mod tokenizer;

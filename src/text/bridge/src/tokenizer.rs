@@ -4,11 +4,10 @@
 //! Decoding is not done here: every supported decoder is "concatenate the bytes of each token", so the table is
 //! enough for whole replies, for streams and for constrained decoding alike.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use serde_json::Value as Json;
-use tokenizers::{Model, Tokenizer};
+use tokenizers::Tokenizer;
 
 use crate::abi::*;
 
@@ -21,13 +20,37 @@ pub enum Spelling {
     Sentencepiece,
 }
 
+/// Byte strings by id, in one allocation.
+#[derive(Default)]
+pub struct Table {
+    data: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl Table {
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.data.extend_from_slice(bytes);
+        self.ends.push(self.data.len());
+    }
+
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    fn get(&self, id: usize) -> &[u8] {
+        match self.ends.get(id) {
+            Some(end) => &self.data[if id == 0 { 0 } else { self.ends[id - 1] }..*end],
+            None => &[],
+        }
+    }
+}
+
 pub struct Tok {
     pub inner: Tokenizer,
-    pieces: Vec<Option<String>>,
-    bytes: Vec<Vec<u8>>,
+    pieces: Table,
+    bytes: Table,
     special: Vec<bool>,
     strips_leading_space: bool,
-    ids: HashMap<String, u32>,
     prefix: Vec<u32>,
     suffix: Vec<u32>,
 }
@@ -35,21 +58,23 @@ pub struct Tok {
 /// The handle that C++ holds.
 pub struct PengTokenizer(pub Arc<Tok>);
 
-/// The byte that each of GPT-2's printable stand-ins means.
-fn byte_level_chars() -> HashMap<char, u8> {
-    let mut shifted = 0x100u32;
-    let mut map = HashMap::new();
-    for b in 0..=255u8 {
+/// First code point above those of GPT-2's printable stand-ins for bytes.
+const STAND_INS: usize = 0x144;
+
+/// The byte that each of GPT-2's printable stand-ins means; -1: none.
+fn byte_level_chars() -> [i16; STAND_INS] {
+    let mut shifted = 0x100;
+    let mut byte_of = [-1; STAND_INS];
+    for b in 0..=255usize {
         let printable = (0x21..=0x7e).contains(&b) || (0xa1..=0xac).contains(&b) || b >= 0xae;
-        let c = if printable {
-            b as char
+        if printable {
+            byte_of[b] = b as i16;
         } else {
+            byte_of[shifted] = b as i16;
             shifted += 1;
-            char::from_u32(shifted - 1).expect("below the surrogates")
-        };
-        map.insert(c, b);
+        }
     }
-    map
+    byte_of
 }
 
 /// `<0xNN>` as its byte.
@@ -62,19 +87,43 @@ fn byte_piece(piece: &str) -> Option<u8> {
     }
 }
 
-fn piece_bytes(piece: &str, spelling: Spelling, byte_of: &HashMap<char, u8>) -> Vec<u8> {
-    match spelling {
-        Spelling::ByteLevel => piece
-            .chars()
-            .map(|c| byte_of.get(&c).copied())
-            .collect::<Option<Vec<u8>>>()
-            // A token with any other character (an added token) stands for itself.
-            .unwrap_or_else(|| piece.as_bytes().to_vec()),
-        Spelling::Sentencepiece => match byte_piece(piece) {
-            Some(b) => vec![b],
-            None => piece.replace('\u{2581}', " ").into_bytes(),
-        },
+fn push_bytes(table: &mut Table, piece: &str, spelling: Spelling, byte_of: &[i16; STAND_INS]) {
+    if spelling == Spelling::Sentencepiece {
+        match byte_piece(piece) {
+            Some(b) => table.push(&[b]),
+            None => table.push(piece.replace('\u{2581}', " ").as_bytes()),
+        }
+        return;
     }
+    let start = table.data.len();
+    for c in piece.chars() {
+        match byte_of.get(c as usize).copied().unwrap_or(-1) {
+            -1 => {
+                // A token with any other character (an added token) stands for itself.
+                table.data.truncate(start);
+                table.data.extend_from_slice(piece.as_bytes());
+                break;
+            }
+            b => table.data.push(b as u8),
+        }
+    }
+    table.ends.push(table.data.len());
+}
+
+/// The spelling of every id, empty where there is none.
+fn read_pieces(inner: &Tokenizer) -> Outcome<Table> {
+    let mut missing = inner.get_vocab_size(true);
+    let mut pieces = Table::default();
+    while missing > 0 {
+        let id = pieces.len() as u32;
+        if id as usize > MAX_VOCAB {
+            return Err(Failure::new(format!("token ids beyond {MAX_VOCAB} are not supported")));
+        }
+        let piece = inner.id_to_token(id);
+        missing -= usize::from(piece.is_some());
+        pieces.push(piece.unwrap_or_default().as_bytes());
+    }
+    Ok(pieces)
 }
 
 /// The spelling behind a decoder of tokenizer.json, and whether it drops the first space of a text.
@@ -127,39 +176,28 @@ fn special_affixes(inner: &Tokenizer) -> Outcome<(Vec<u32>, Vec<u32>)> {
 pub const MAX_VOCAB: usize = 1 << 24;
 
 impl Tok {
-    /// `pieces[id]` overrides what the vocabulary map says, for files that give two ids the same text.
-    pub fn new(inner: Tokenizer, pieces: Option<Vec<Option<String>>>) -> Outcome<Tok> {
+    /// `pieces` overrides what the vocabulary map says, for files that give two ids the same text.
+    pub fn new(inner: Tokenizer, pieces: Option<Table>) -> Outcome<Tok> {
         let decoder = serde_json::to_value(inner.get_decoder()).map_err(|e| Failure::new(e.to_string()))?;
         let (spelling, strips_leading_space) = read_decoder(&decoder)?;
-        let ids = inner.get_vocab(true);
         let pieces = match pieces {
             Some(p) => p,
-            None => {
-                let rows = ids.values().max().map_or(0, |m| *m as usize + 1);
-                if rows > MAX_VOCAB {
-                    return Err(Failure::new(format!("token id {} is out of range", rows - 1)));
-                }
-                let mut pieces = vec![None; rows];
-                for (text, id) in &ids {
-                    pieces[*id as usize] = Some(text.clone());
-                }
-                pieces
-            }
+            None => read_pieces(&inner)?,
         };
-        let byte_of = byte_level_chars();
-        let added = inner.get_added_vocabulary();
         let mut special = vec![false; pieces.len()];
-        for (id, token) in added.get_added_tokens_decoder() {
+        for (id, token) in inner.get_added_vocabulary().get_added_tokens_decoder() {
             if let Some(s) = special.get_mut(*id as usize) {
                 *s = token.special;
             }
         }
-        let bytes = pieces
-            .iter()
-            .map(|p| p.as_ref().map_or(Vec::new(), |p| piece_bytes(p, spelling, &byte_of)))
-            .collect();
+        let byte_of = byte_level_chars();
+        let mut bytes = Table::default();
+        for id in 0..pieces.len() {
+            let piece = String::from_utf8_lossy(pieces.get(id));
+            push_bytes(&mut bytes, &piece, spelling, &byte_of);
+        }
         let (prefix, suffix) = special_affixes(&inner)?;
-        Ok(Tok { inner, pieces, bytes, special, strips_leading_space, ids, prefix, suffix })
+        Ok(Tok { inner, pieces, bytes, special, strips_leading_space, prefix, suffix })
     }
 
     pub fn from_json(json: &[u8]) -> Outcome<Tok> {
@@ -180,19 +218,19 @@ impl Tok {
     }
 
     pub fn token_bytes(&self, id: u32) -> &[u8] {
-        self.bytes.get(id as usize).map_or(&[], |b| b)
+        self.bytes.get(id as usize)
     }
 
     pub fn is_special(&self, id: u32) -> bool {
         self.special.get(id as usize).copied().unwrap_or(false)
     }
 
-    fn piece(&self, id: u32) -> &str {
-        self.pieces.get(id as usize).and_then(|p| p.as_deref()).unwrap_or("")
+    fn piece(&self, id: u32) -> &[u8] {
+        self.pieces.get(id as usize)
     }
 
     fn id(&self, text: &str) -> Option<u32> {
-        self.ids.get(text).copied().or_else(|| self.inner.get_model().token_to_id(text))
+        self.inner.token_to_id(text)
     }
 }
 
@@ -264,7 +302,7 @@ pub unsafe extern "C" fn peng_tokenizer_bytes(tok: *const PengTokenizer, id: u32
 /// Live handle.
 #[no_mangle]
 pub unsafe extern "C" fn peng_tokenizer_piece(tok: *const PengTokenizer, id: u32) -> PengStr {
-    borrow((&(*tok).0).piece(id).as_bytes())
+    borrow((&(*tok).0).piece(id))
 }
 
 /// # Safety
