@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "formats/weight_map.h"
+
+namespace peng {
+
+// Reference results of a golden checkpoint: tensors of a .safetensors file beside lists of a .json file. `prefix`
+// stands before tensor names ("Q4_0."), `types_key` selects the part of the JSON with the greedy lists.
+class Reference {
+ public:
+  Reference(const std::string& safetensors, const std::string& json, const std::string& type = "");
+
+  std::vector<float> Floats(const std::string& name) const;
+  const std::vector<std::vector<int32_t>>& prompts() const { return prompts_; }
+  const std::vector<std::vector<int32_t>>& greedy() const { return greedy_; }
+
+ private:
+  std::unique_ptr<formats::WeightMap> tensors_;
+  std::string prefix_;
+  std::vector<std::vector<int32_t>> prompts_;
+  std::vector<std::vector<int32_t>> greedy_;
+};
+
+// A file under tests/data.
+std::string DataPath(const std::string& name);
+// The path of a GGUF of tests/data/gguf, unpacked to a temporary folder if it is stored as .gz.
+std::string GgufPath(const std::string& name);
+
+}  // namespace peng
