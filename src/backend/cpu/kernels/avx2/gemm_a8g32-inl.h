@@ -77,6 +77,13 @@ inline const std::byte* Opaque(const std::byte* p) {
   return p;
 }
 
+// acc += byte products of w and a. Fixes the place of the addition: left alone, GCC regroups long sums, which needs all
+// products at once and more registers than there are.
+[[gnu::always_inline]] inline void AddByteProducts(__m256i w, __m256i a, __m256i& acc) {
+  acc = _mm256_add_epi16(acc, _mm256_maddubs_epi16(w, a));
+  asm("" : "+x"(acc));
+}
+
 inline void PrefetchBytes(const std::byte* p, int64_t bytes) {
   for (int64_t i = 0; i < bytes; i += 64) _mm_prefetch(reinterpret_cast<const char*>(p + i), _MM_HINT_T0);
 }
@@ -90,8 +97,8 @@ template <int M, int kSteps>
     const __m256i w0 = Load(weights + 64 * step), w1 = Load(weights + 64 * step + 32);
     Unroll<M>([&](auto i) {
       const __m256i codes = Broadcast32(a + i * stride + 4 * step);
-      acc[i][0] = _mm256_add_epi16(acc[i][0], _mm256_maddubs_epi16(w0, codes));
-      acc[i][1] = _mm256_add_epi16(acc[i][1], _mm256_maddubs_epi16(w1, codes));
+      AddByteProducts(w0, codes, acc[i][0]);
+      AddByteProducts(w1, codes, acc[i][1]);
     });
   });
 }

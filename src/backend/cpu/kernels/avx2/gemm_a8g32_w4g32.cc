@@ -19,7 +19,7 @@ struct Nibbles {
   // 16 * 15 * 127 = 30480 without the bias.
   [[gnu::always_inline]] __m256i Dot(const std::byte* a, __m256i bias) const {
     __m256i s = _mm256_sub_epi16(_mm256_maddubs_epi16(v[0], Broadcast32(a)), bias);
-    for (int j = 1; j < 8; ++j) s = _mm256_add_epi16(s, _mm256_maddubs_epi16(v[j], Broadcast32(a + 4 * j)));
+    for (int j = 1; j < 8; ++j) AddByteProducts(v[j], Broadcast32(a + 4 * j), s);
     return s;
   }
 };

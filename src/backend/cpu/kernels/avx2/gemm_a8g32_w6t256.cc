@@ -41,7 +41,7 @@ struct Codes {
   // between: the end value, 8 products of magnitude up to 32 * 127, fits.
   [[gnu::always_inline]] __m256i Dot(const std::byte* a, __m256i bias) const {
     __m256i s = _mm256_sub_epi16(_mm256_maddubs_epi16(v[0], Broadcast32(a)), bias);
-    for (int j = 1; j < 4; ++j) s = _mm256_add_epi16(s, _mm256_maddubs_epi16(v[j], Broadcast32(a + 4 * j)));
+    for (int j = 1; j < 4; ++j) AddByteProducts(v[j], Broadcast32(a + 4 * j), s);
     return s;
   }
 };

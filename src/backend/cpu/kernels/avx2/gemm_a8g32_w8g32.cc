@@ -44,8 +44,8 @@ struct W8G32 {
         const __m256i raw = Codes(group, j, h), low = LowNibbles(raw), high = HighNibbles(raw);
         Unroll<M>([&](auto i) {
           const __m256i codes = Broadcast32(a + i * lhs.stride + 4 * j);
-          sums[i][0] = _mm256_add_epi16(sums[i][0], _mm256_maddubs_epi16(low, codes));
-          sums[i][1] = _mm256_add_epi16(sums[i][1], _mm256_maddubs_epi16(high, codes));
+          AddByteProducts(low, codes, sums[i][0]);
+          AddByteProducts(high, codes, sums[i][1]);
         });
       });
       const __m256 scales = LoadHalves(group + 16 * h);
