@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "api/build.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "api/loaded_model.h"
+#include "api/tokenizer_spec.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "engine/engine.h"
+#include "engine/memory_plan.h"
+#include "engine/model_executor.h"
+
+namespace peng::api {
+namespace {
+
+using base::Error;
+using base::ErrorKind;
+
+// What the engine needs alive. Members are destroyed from the last to the first.
+struct Running {
+  LoadedModel loaded;
+  std::unique_ptr<backend::KvStore> kv;
+};
+
+constexpr size_t kMaxTemplateBytes = 4 << 20;
+
+int64_t ModelLength(const LoadedModel& loaded, const base::ServeOptions& options) {
+  const int64_t longest = loaded.model->info().max_positions;
+  if (options.max_model_len > longest) {
+    throw Error(ErrorKind::kUsage, fmt::format("--max-model-len {}", options.max_model_len),
+                fmt::format("is longer than the {} positions that the model was made for", longest),
+                fmt::format("use {} or less", longest));
+  }
+  return options.max_model_len > 0 ? options.max_model_len : longest;
+}
+
+int StepRows(const base::ServeOptions& options) { return static_cast<int>(options.max_num_batched_tokens); }
+
+engine::MemoryPlan Plan(const LoadedModel& loaded, const base::ServeOptions& options, int64_t scratch) {
+  backend::Backend& backend = *loaded.backend;
+  const std::vector<backend::KvSpec> specs = loaded.model->Kv(backend.DefaultKvDType());
+  engine::MemoryDemand demand;
+  demand.free = static_cast<int64_t>(static_cast<double>(backend.FreeMemoryBytes()) * options.gpu_memory_utilization);
+  demand.weights = loaded.loader->planned_bytes();
+  demand.scratch = scratch;
+  demand.block_size = backend.DefaultBlockSize();
+  demand.kv_block = backend.KvBlockBytes(specs, demand.block_size);
+  demand.max_num_seqs = static_cast<int>(options.max_num_seqs);
+  demand.max_model_len = ModelLength(loaded, options);
+  demand.max_model_len_is_fixed = options.max_model_len > 0;
+  if (options.kv_cache_memory_bytes > 0) demand.kv_cache = options.kv_cache_memory_bytes;
+  engine::MemoryPlan plan = engine::PlanMemory(demand);
+  for (const std::string& line : plan.lines) base::LogInfo("{}", line);
+  return plan;
+}
+
+engine::EngineConfig MakeEngineConfig(const base::ServeOptions& options, const engine::MemoryPlan& plan, int block_size,
+                                      int64_t vocab_size) {
+  engine::EngineConfig config;
+  config.scheduler.block_size = block_size;
+  config.scheduler.max_num_seqs = static_cast<int>(options.max_num_seqs);
+  config.scheduler.max_num_batched_tokens = StepRows(options);
+  config.scheduler.max_model_len = static_cast<int>(plan.max_model_len);
+  config.scheduler.strict_prefix_reuse = options.batch_invariant == "strict";
+  std::random_device random;  // digests of blocks must not be guessable from outside
+  for (int i = 0; i < 32; ++i) config.scheduler.hash_seed.push_back(static_cast<uint8_t>(random()));
+  config.num_blocks = plan.num_blocks;
+  config.enable_prefix_cache = options.enable_prefix_caching;
+  config.vocab_size = vocab_size;
+  return config;
+}
+
+std::string TextOf(const text::Tokenizer& tokenizer, std::optional<int32_t> id) {
+  return id ? std::string(tokenizer.TokenPiece(*id)) : std::string();
+}
+
+// --chat-template is a file if there is one of that name, otherwise the template itself.
+std::shared_ptr<const text::ChatTemplate> MakeTemplate(const formats::Checkpoint& checkpoint,
+                                                       const base::ServeOptions& options,
+                                                       const text::Tokenizer& tokenizer) {
+  std::string source = checkpoint.chat_template.value_or("");
+  std::string where = checkpoint.tokenizer.source;
+  if (!options.chat_template.empty()) {
+    source = options.chat_template;
+    where = "--chat-template";
+    std::error_code not_a_path;
+    if (std::filesystem::is_regular_file(source, not_a_path)) {
+      where = source;
+      source = base::ReadFile(source, kMaxTemplateBytes);
+    } else if (source.find_first_of("{%\n") == std::string::npos) {
+      throw Error(ErrorKind::kUsage, "--chat-template " + base::Printable(source), "is no file and no template",
+                  "give the path of a .jinja file, or the template itself");
+    }
+  }
+  if (source.empty()) return nullptr;
+  return std::make_shared<const text::ChatTemplate>(source, TextOf(tokenizer, tokenizer.bos_id()),
+                                                    TextOf(tokenizer, tokenizer.eos_id()), where);
+}
+
+}  // namespace
+
+std::unique_ptr<Llm> BuildLlm(const base::ServeOptions& options) {
+  auto running = std::make_shared<Running>();
+  LoadedModel& loaded = running->loaded;
+  loaded = DeclareModel(options);
+  backend::Backend& backend = *loaded.backend;
+  const formats::Checkpoint& checkpoint = *loaded.checkpoint;
+  const int64_t vocab_size = loaded.model->info().vocab_size;
+  base::LogInfo("{}: {}, {} layers; {}", checkpoint.path, loaded.model->info().architecture,
+                loaded.model->info().num_layers, backend.Describe());
+
+  LlmParts parts;
+  parts.tokenizer = std::make_shared<const text::Tokenizer>(MakeTokenizerSpec(checkpoint.tokenizer));
+  parts.chat_template = MakeTemplate(checkpoint, options, *parts.tokenizer);
+
+  // Prompt logprobs want the logits of every row of a step.
+  const int rows = StepRows(options);
+  const int block_size = backend.DefaultBlockSize();
+  const int64_t scratch = engine::ScratchBytes(*loaded.model, backend, rows, rows, block_size);
+  const engine::MemoryPlan plan = Plan(loaded, options, scratch);
+  LoadWeights(loaded);
+  running->kv = backend.MakeKvStore(loaded.model->Kv(backend.DefaultKvDType()), block_size, plan.num_blocks);
+
+  auto executor = std::make_unique<engine::ModelExecutor>(*loaded.model, backend, *running->kv, scratch);
+  parts.engine = std::make_unique<engine::Engine>(MakeEngineConfig(options, plan, block_size, vocab_size),
+                                                  std::move(executor));
+  parts.eos_token_ids = checkpoint.eos_token_ids;
+  parts.generation_config = checkpoint.generation_config;
+  parts.max_model_len = static_cast<int32_t>(plan.max_model_len);
+  parts.vocab_size = static_cast<int32_t>(vocab_size);
+  parts.max_logprobs = static_cast<int32_t>(options.max_logprobs);
+  parts.model_path = options.model;
+  parts.architecture = loaded.model->info().architecture;
+  parts.engine_owner = std::move(running);
+  return std::make_unique<Llm>(std::move(parts));
+}
+
+}  // namespace peng::api

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <variant>
+#include <vector>
+
+#include "api/generation.h"
+#include "api/llm.h"
+
+namespace peng::api {
+
+// Caps of one request. Each is checked before any work is queued.
+inline constexpr int64_t kMaxChoices = 1024;
+inline constexpr size_t kMaxStopStrings = 4;
+inline constexpr size_t kMaxStopBytes = 4096;
+inline constexpr size_t kMaxBadWords = 128;
+
+// Fills what is unset from `generation_config` (object or null) and checks every value. nullopt if all is well.
+std::optional<Refusal> ResolveParams(const LlmParts& parts, size_t prompt_tokens, GenerationParams* params);
+
+// The token sequences of params.bad_words, each with and without a space before it.
+std::variant<std::vector<std::vector<int32_t>>, Refusal> EncodeBadWords(const text::Tokenizer& tokenizer,
+                                                                         const std::vector<std::string>& words);
+
+// The prompt as ids; refuses empty ones, ids out of range, and conversations that the template refuses.
+std::variant<std::vector<int32_t>, Refusal> EncodePrompt(const LlmParts& parts, const Prompt& prompt,
+                                                         std::optional<bool> add_special_tokens);
+
+}  // namespace peng::api

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace peng::server {
+
+using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
+
+struct HttpRequest {
+  std::string method;  // "POST"
+  std::string path;    // the target up to '?', as sent
+  std::string query;   // behind '?', as sent
+  HttpHeaders headers;
+  std::string body;
+  std::string remote;  // address and port of the peer
+
+  // The value of the first header `name` (any case); empty if there is none.
+  std::string_view Header(std::string_view name) const;
+};
+
+struct HttpResponse {
+  int status = 200;
+  std::string content_type = "application/json";
+  std::string body = {};
+  HttpHeaders headers = {};
+};
+
+// The way back of one request. Thread-safe; may outlive the connection. Either Send once, or Start, any number of Write,
+// Finish.
+class HttpReply {
+ public:
+  virtual ~HttpReply() = default;
+  virtual void Send(HttpResponse response) = 0;
+  virtual void Start(int status, std::string_view content_type, HttpHeaders headers) = 0;
+  // Queues a piece of the body and returns at once. False once the client is gone, or has fallen so far behind that it is
+  // given up: the memory that a slow reader holds is bounded.
+  virtual bool Write(std::string_view bytes) = 0;
+  virtual void Finish() = 0;
+  // `gone` is called at most once, from any thread, when the client leaves before the reply is complete; at once if it
+  // has left already.
+  virtual void OnDisconnect(std::function<void()> gone) = 0;
+};
+
+struct HttpLimits {
+  size_t header_bytes = 64 << 10;      // else 431
+  size_t header_count = 128;           // else 431
+  size_t body_bytes = 10 << 20;        // else 413
+  size_t unsent_bytes = 4 << 20;       // of a streamed reply; then the reader is given up
+  size_t connections = 8192;           // more are closed at once
+  std::chrono::seconds idle{75};       // between requests: longer than the 60 s of common proxies
+  std::chrono::seconds header{30};     // for a whole header
+  std::chrono::seconds body{120};      // for a whole body
+  std::chrono::seconds write{60};      // for one write to make progress
+};
+
+struct HttpOptions {
+  std::string host = "127.0.0.1";
+  uint16_t port = 8000;  // 0 = any free port
+  int io_threads = 2;
+  int worker_threads = 2;
+  HttpLimits limits;
+  // The body of replies that are made before a handler runs: bad syntax, too large, timeout.
+  std::function<std::string(int status, std::string_view message)> error_body;
+  // Looks at a request before its body is read; a value ends it there.
+  std::function<std::optional<HttpResponse>(const HttpRequest& head)> precheck;
+};
+
+// Runs on a worker thread and may block it for as long as parsing and tokenizing take, not for a generation.
+using HttpHandler = std::function<void(HttpRequest request, std::shared_ptr<HttpReply> reply)>;
+
+// An HTTP/1.1 server: keep-alive, chunked bodies both ways, HEAD, Expect: 100-continue.
+class HttpServer {
+ public:
+  // Binds and starts to accept. Throws base::Error (kUsage) if the address cannot be bound.
+  HttpServer(HttpOptions options, HttpHandler handler);
+  ~HttpServer();  // closes every connection
+
+  uint16_t port() const;
+  // Stops accepting, closes idle connections, and waits until the replies under way are sent or `timeout` is over.
+  // True if all were sent.
+  bool Drain(std::chrono::milliseconds timeout);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace peng::server

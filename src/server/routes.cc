@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/routes.h"
+
+namespace peng::server {
+
+std::span<const Route> AllRoutes() {
+  static constexpr Route kRoutes[] = {
+      {"POST", "/v1/chat/completions", ChatCompletions},
+      {"POST", "/v1/completions", Completions},
+      {"GET", "/v1/models", ListModels},
+      {"GET", "/v1/models/*", ShowModel},
+      {"POST", "/tokenize", Tokenize},
+      {"POST", "/detokenize", Detokenize},
+      {"GET", "/version", Version},
+      {"GET", "/metrics", ShowMetrics},
+      {"GET", "/health", Health, Access::kOpen},
+      {"GET", "/ping", Ping, Access::kOpen},
+      {"POST", "/ping", Ping, Access::kOpen},
+      {"GET", "/", IndexPage, Access::kOpen},
+  };
+  return kRoutes;
+}
+
+}  // namespace peng::server
