@@ -5,27 +5,18 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <string>
 #include <vector>
 
-#include "backend/cpu/cpu_backend.h"
 #include "formats/checkpoint.h"
 #include "formats/safetensors.h"
 #include "models/registry.h"
+#include "models/test_models.h"
 
 namespace peng::models {
 namespace {
 
-using backend::Tensor;
-
 const std::string kData = PENG_SOURCE_DIR "/tests/data";
-
-std::unique_ptr<backend::Backend> MakeBackend() {
-  backend::cpu::CpuBackendConfig config;
-  config.compute = backend::ComputeType::kFloat32;
-  return backend::cpu::MakeCpuBackend(config);
-}
 
 struct Loaded {
   Loaded(const formats::Checkpoint& checkpoint, backend::Backend& backend, const formats::ModelConfig& config)
@@ -35,33 +26,6 @@ struct Loaded {
   WeightLoader loader;
   std::unique_ptr<Model> model;
 };
-
-// The logits of the last token, all tokens given in one step.
-std::vector<float> LastLogits(backend::Backend& backend, const Model& model, const std::vector<int32_t>& ids) {
-  const int rows = static_cast<int>(ids.size()), block = backend.DefaultBlockSize();
-  const int blocks = (rows + block - 1) / block;
-  const auto kv = backend.MakeKvStore(model.Kv(backend.DefaultKvDType()), block, blocks + 1);
-  backend::ForwardBatch batch;
-  batch.token_ids = ids;
-  batch.adapter_ids.assign(ids.size(), 0);
-  batch.num_prompt_rows = rows;
-  batch.logit_rows = {rows - 1};
-  backend::BatchSequence sequence;
-  sequence.num_rows = rows;
-  for (int b = 1; b <= blocks; ++b) sequence.block_table.push_back(b);
-  for (int r = 0; r < rows; ++r) {
-    batch.positions.push_back(r);
-    batch.slots.push_back(int64_t{sequence.block_table[r / block]} * block + r % block);
-  }
-  batch.sequences = {sequence};
-  const auto arena = backend.MakeArena(64 << 20);
-  backend::ExecContext ctx{backend.ops(), *arena, *kv, batch};
-  const Tensor logits = model.Forward(ctx);
-  EXPECT_EQ(logits.rows, 1);
-  std::vector<float> values(static_cast<size_t>(logits.cols));
-  backend.Read(logits, values.data());
-  return values;
-}
 
 std::vector<std::vector<int32_t>> Prompts(const std::string& json_path) {
   const base::MappedFile file(json_path);
@@ -77,7 +41,7 @@ std::vector<std::vector<int32_t>> Prompts(const std::string& json_path) {
 // `prefix` is "" or "Q4_0.": which of the file's references.
 void ExpectGoldenLogits(const formats::Checkpoint& checkpoint, const formats::ModelConfig& config,
                         const std::string& refs, const std::string& prefix) {
-  const auto backend = MakeBackend();
+  const auto backend = MakeFloat32Backend();
   const Loaded loaded(checkpoint, *backend, config);
   const auto golden = formats::OpenSafetensorsFile(refs + ".safetensors");
   const auto prompts = Prompts(refs + ".json");
