@@ -250,8 +250,8 @@ std::string ArrayText(const GgufArray& array) {
   } else if (const auto ints = head.Ints()) {
     for (const int64_t i : *ints) add(std::to_string(i));
   }
-  return text + (array.count > kShown ? ", ... " : "] ") + (array.count > kShown ? "] " : "") + "(" +
-         std::to_string(array.count) + " elements)";
+  if (array.count > kShown) text += ", ...";
+  return text + "] (" + std::to_string(array.count) + " elements)";
 }
 
 }  // namespace
