@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/engine.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+#include "base/check.h"
+#include "base/log.h"
+
+namespace peng::engine {
+
+using Clock = RequestTimes::Clock;
+
+Engine::Engine(const EngineConfig& config, std::unique_ptr<Executor> executor)
+    : config_(config),
+      executor_(std::move(executor)),
+      pool_(config.num_blocks, config.enable_prefix_cache),
+      scheduler_(config.scheduler, pool_) {
+  PENG_CHECK(config_.max_steps_in_flight == 1 || config_.max_steps_in_flight == 2);
+  stats_.kv_total_tokens = int64_t{pool_.num_usable()} * config_.scheduler.block_size;
+  health_ = EngineHealth::kReady;
+  thread_ = std::thread([this] { Run(); });
+}
+
+Engine::~Engine() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  wake_.notify_one();
+  thread_.join();
+}
+
+// ---- the front end's side
+
+std::optional<std::string> Engine::Submit(sched::RequestSpec spec) {
+  if (auto refusal = scheduler_.Refusal(spec)) return refusal;
+  if (config_.vocab_size > 0) {
+    const auto unknown = [&](int32_t id) { return id < 0 || id >= config_.vocab_size; };
+    const auto bad = std::find_if(spec.prompt.begin(), spec.prompt.end(), unknown);
+    if (bad != spec.prompt.end()) {
+      return fmt::format("the prompt has token id {}; the model's ids are 0 to {}", *bad, config_.vocab_size - 1);
+    }
+  }
+  const sched::RequestId id = spec.id;
+  auto shared = std::make_shared<const sched::RequestSpec>(std::move(spec));
+  {
+    const std::lock_guard lock(mutex_);
+    if (health_ == EngineHealth::kDead) return "the engine has failed; restart the server";
+    if (health_ == EngineHealth::kDraining) return "the server is shutting down";
+    if (!live_.try_emplace(id, Clock::now()).second) return fmt::format("request id {} is in use", id);
+    inbox_.emplace_back(std::move(shared));
+  }
+  wake_.notify_one();
+  return std::nullopt;
+}
+
+void Engine::Abort(sched::RequestId id) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!live_.contains(id)) return;
+    inbox_.emplace_back(id);
+  }
+  wake_.notify_one();
+}
+
+std::vector<EngineEvent> Engine::Poll(std::chrono::milliseconds timeout) {
+  std::unique_lock lock(mutex_);
+  published_.wait_for(lock, timeout, [&] { return !outbox_.empty(); });
+  return std::exchange(outbox_, {});
+}
+
+EngineHealth Engine::Health() const {
+  const std::lock_guard lock(mutex_);
+  return health_;
+}
+
+EngineStats Engine::Stats() const {
+  const std::lock_guard lock(mutex_);
+  return stats_;
+}
+
+void Engine::Drain() {
+  const std::lock_guard lock(mutex_);
+  if (health_ == EngineHealth::kReady) health_ = EngineHealth::kDraining;
+}
+
+bool Engine::WaitIdle(std::chrono::milliseconds timeout) {
+  std::unique_lock lock(mutex_);
+  return published_.wait_for(lock, timeout, [&] { return live_.empty(); });
+}
+
+// ---- the engine thread
+
+void Engine::Run() {
+  try {
+    while (WaitForWork()) RunStep();
+  } catch (const std::exception& e) {
+    Die(e.what());
+  }
+}
+
+bool Engine::WaitForWork() {
+  std::unique_lock lock(mutex_);
+  wake_.wait(lock, [&] { return stop_ || !inbox_.empty() || scheduler_.HasWork() || !in_flight_.empty(); });
+  return !stop_;
+}
+
+// At most one step computes and one waits behind it, so an abort takes effect with the next plan and costs no more than
+// the rows of these two.
+void Engine::RunStep() {
+  DrainInbox();
+  const size_t before = in_flight_.size();
+  LaunchNext();
+  const bool launched = in_flight_.size() > before;
+  // With work left and nothing planned, only a step in flight can change anything.
+  PENG_CHECK(launched || !in_flight_.empty() || !scheduler_.HasWork());
+  if (static_cast<int>(in_flight_.size()) >= config_.max_steps_in_flight || (!launched && !in_flight_.empty())) {
+    CollectOldest();
+  }
+  PublishStats();
+}
+
+void Engine::DrainInbox() {
+  std::vector<Message> messages;
+  {
+    const std::lock_guard lock(mutex_);
+    messages.swap(inbox_);
+    for (const Message& message : messages) {
+      if (const auto* spec = std::get_if<std::shared_ptr<const sched::RequestSpec>>(&message)) {
+        Tracked& tracked = tracked_[(*spec)->id];
+        tracked.times.queued = live_.at((*spec)->id);
+        tracked.num_prompt_tokens = static_cast<int64_t>((*spec)->prompt.size());
+      }
+    }
+  }
+  std::vector<sched::RequestEvent> events;
+  for (const Message& message : messages) {
+    if (const auto* spec = std::get_if<std::shared_ptr<const sched::RequestSpec>>(&message)) {
+      PENG_CHECK(!scheduler_.Add(*spec));  // Submit asked for the refusal
+    } else if (scheduler_.Abort(std::get<sched::RequestId>(message))) {
+      events.emplace_back().request = std::get<sched::RequestId>(message);
+      events.back().finish = sched::FinishReason::kAbort;
+    }
+  }
+  Publish(std::move(events));
+}
+
+void Engine::LaunchNext() {
+  Step step;
+  step.plan = scheduler_.Schedule();
+  if (step.plan.empty()) return;
+  for (const auto& spec : step.plan.started) tracked_.at(spec->id).times.scheduled = Clock::now();
+  step.ticket = executor_->Launch(step.plan);
+  in_flight_.push_back(std::move(step));
+}
+
+void Engine::CollectOldest() {
+  const Step step = std::move(in_flight_.front());
+  in_flight_.pop_front();
+  std::vector<sched::SampledRow> rows;
+  std::string failure;
+  try {
+    rows = executor_->Collect(step.ticket);
+  } catch (const std::exception& e) {
+    failure = e.what();
+    base::LogError("step {} failed and ends its {} sequences: {}", step.plan.step, step.plan.sequences.size(), failure);
+  }
+  Publish(failure.empty() ? scheduler_.Commit(step.plan, rows) : scheduler_.Fail(step.plan, failure));
+  const std::lock_guard lock(mutex_);
+  ++stats_.steps;
+}
+
+void Engine::Publish(std::vector<sched::RequestEvent> events) {
+  if (events.empty()) return;
+  const Clock::time_point now = Clock::now();
+  {
+    const std::lock_guard lock(mutex_);
+    for (sched::RequestEvent& event : events) {
+      const sched::RequestId id = event.request;
+      const bool ends = event.finish != sched::FinishReason::kNone;
+      Tracked& tracked = tracked_.at(id);
+      if (!event.ids.empty()) {
+        if (!tracked.times.first_token) {
+          tracked.times.first_token = now;
+          stats_.prompt_tokens += static_cast<uint64_t>(tracked.num_prompt_tokens);
+        }
+        tracked.times.last_token = now;
+        stats_.generation_tokens += event.ids.size();
+      }
+      outbox_.push_back({std::move(event), tracked.times});
+      if (!ends) continue;
+      tracked_.erase(id);
+      live_.erase(id);
+    }
+    // Whoever saw the end of a stream sees gauges without it.
+    stats_.scheduler = scheduler_.stats();
+  }
+  published_.notify_all();
+}
+
+void Engine::PublishStats() {
+  const std::lock_guard lock(mutex_);
+  stats_.scheduler = scheduler_.stats();
+}
+
+void Engine::Die(const std::string& reason) {
+  base::LogError("the engine stops: {}", reason);
+  {
+    const std::lock_guard lock(mutex_);
+    health_ = EngineHealth::kDead;
+    for (const auto& [id, queued] : live_) {
+      EngineEvent& event = outbox_.emplace_back();
+      event.event.request = id;
+      event.event.finish = sched::FinishReason::kError;
+      event.event.error = reason;
+      event.times.queued = queued;
+    }
+    live_.clear();
+    inbox_.clear();
+  }
+  published_.notify_all();
+}
+
+}  // namespace peng::engine

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace peng::engine {
+
+// Bytes unless said otherwise; all of one device (or of the host).
+struct MemoryDemand {
+  int64_t free = 0;  // before anything of the below is allocated
+  int64_t weights = 0;
+  int64_t scratch = 0;
+  int64_t kv_block = 0;
+  int block_size = 0;                   // tokens
+  int max_num_seqs = 0;                 // sequences
+  int64_t max_model_len = 0;            // tokens
+  bool max_model_len_is_fixed = false;  // the user asked for it, so it is not lowered to what fits
+  std::optional<int64_t> kv_cache;      // what the user asked for
+};
+
+struct MemoryPlan {
+  int num_blocks = 0;  // of the KV store, with the null block
+  int64_t kv_bytes = 0;
+  int64_t kv_tokens = 0;           // that the cache holds
+  int64_t max_model_len = 0;       // tokens; lowered if the whole context does not fit and the user did not ask for it
+  std::vector<std::string> lines;  // for people, one per item
+};
+
+// Divides the memory before anything is allocated: KV blocks get what was asked for, or half of what weights and
+// scratch leave free, and never more than max_num_seqs whole contexts can use. Throws base::Error (kRuntime) with what
+// there is, what is needed, what is missing and a setting that works.
+MemoryPlan PlanMemory(const MemoryDemand& demand);
+
+// "1.5 GiB", "12 MiB", "300 B".
+std::string FormatBytes(int64_t bytes);
+
+}  // namespace peng::engine
