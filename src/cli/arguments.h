@@ -22,7 +22,7 @@ struct Flag {
 struct CommandLine {
   const char* command;  // "chat"
   const char* summary;
-  std::vector<Flag> flags;
+  std::vector<Flag> flags = {};
   bool serve_options = true;  // also takes every setting of `peng serve`, from flags, environment and config file
 };
 

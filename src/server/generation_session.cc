@@ -8,6 +8,7 @@
 #include <random>
 #include <utility>
 
+#include "api/choice_stream.h"
 #include "base/error.h"
 #include "base/log.h"
 
