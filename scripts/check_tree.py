@@ -41,7 +41,7 @@ def check_file(path: pathlib.Path, name: str) -> list[str]:
     lines = text.split("\n")
     faults = [f"{name}:{i}: '{m.group()}' must not stay" for i, line in enumerate(lines, 1) for m in FORBIDDEN.finditer(line)]
     if is_code(path):
-        if not any("SPDX-License-Identifier: Apache-2.0" in line for line in lines[:3]):
+        if text and not any("SPDX-License-Identifier: Apache-2.0" in line for line in lines[:3]):
             faults.append(f"{name}: no SPDX line in its first three lines")
         if len(lines) > MAX_LINES:
             faults.append(f"{name}: {len(lines)} lines, at most {MAX_LINES}")

@@ -110,8 +110,8 @@ def browser():
 
 
 @pytest.fixture
-def open_page(browser, url, request):
-    """open_page(**context options) -> page; fails the test if the page broke its own rules (console errors)."""
+def open_page(browser, request):
+    """open_page(url, **context options) -> page; fails the test if the page broke its own rules (console errors)."""
     contexts, faults = [], []
 
     def fault(message):
@@ -119,7 +119,7 @@ def open_page(browser, url, request):
         if message.type == "error" and "Failed to load resource" not in message.text:
             faults.append(message.text)
 
-    def start(**options):
+    def start(url, **options):
         context = browser.new_context(**{"locale": "en-US", **options})
         contexts.append(context)
         page = context.new_page()
@@ -147,12 +147,12 @@ def finished(page):
     sync_api.expect(page.locator("#send")).to_be_visible()
 
 
-def test_streams_events_cut_anywhere(open_page, script):
+def test_streams_events_cut_anywhere(open_page, url, script):
     whole = event({"role": "assistant", "content": ""}) + event({"content": "鹏 flies"}) + event({"content": " <b>far</b>🐦"})
     whole += event({}, "stop") + event(choices=[], usage={"completion_tokens": 7}) + b"data: [DONE]\n\n"
     whole = whole.replace(b"\n\n", b"\r\n\r\n", 1)
     script.replies = [[part for i in range(len(whole)) for part in (whole[i : i + 1], 0.0002)]]
-    page = open_page()
+    page = open_page(url)
     ask(page, "Hello")
     finished(page)
     assert page.inner_text(".assistant .body") == "鹏 flies <b>far</b>🐦"
@@ -161,10 +161,10 @@ def test_streams_events_cut_anywhere(open_page, script):
     assert script.requests[0]["model"] == "SmolLM2-135M-Instruct" and script.requests[0]["stream"] is True
 
 
-def test_carries_the_conversation_and_forgets_it(open_page, script):
+def test_carries_the_conversation_and_forgets_it(open_page, url, script):
     answer = [event({"content": "one"}), event({}, "stop"), b"data: [DONE]\n\n"]
     script.replies = [answer, answer, answer]
-    page = open_page()
+    page = open_page(url)
     for question in ("first", "second"):
         ask(page, question)
         finished(page)
@@ -181,9 +181,9 @@ def test_carries_the_conversation_and_forgets_it(open_page, script):
     assert script.requests[2]["temperature"] == 0 and script.requests[2]["max_tokens"] == 5
 
 
-def test_stop_ends_the_request_and_keeps_the_text(open_page, script):
+def test_stop_ends_the_request_and_keeps_the_text(open_page, url, script):
     script.replies = [[event({"content": "tick "}), *[p for _ in range(200) for p in (0.05, event({"content": "tock "}))]]]
-    page = open_page()
+    page = open_page(url)
     ask(page, "Count")
     sync_api.expect(page.locator(".assistant .body")).to_contain_text("tock")
     page.click("#stop")
@@ -201,19 +201,19 @@ def test_stop_ends_the_request_and_keeps_the_text(open_page, script):
         ((502, b"<h1>Bad gateway</h1>"), "502: <h1>Bad gateway</h1>"),
     ],
 )
-def test_shows_errors(open_page, script, reply, shown):
+def test_shows_errors(open_page, url, script, reply, shown):
     script.replies = [reply]
-    page = open_page()
+    page = open_page(url)
     ask(page, "Hello")
     sync_api.expect(page.locator(".error")).to_contain_text(shown)
     if page.locator(".assistant").count() == 0:
         assert page.input_value("#prompt") == "Hello"
 
 
-def test_asks_for_a_key_and_keeps_it(open_page, script):
+def test_asks_for_a_key_and_keeps_it(open_page, url, script):
     script.key = "s3cret"
     script.replies = [[event({"content": "ok"}), event({}, "stop"), b"data: [DONE]\n\n"]]
-    page = open_page()
+    page = open_page(url)
     sync_api.expect(page.locator("#model")).to_contain_text("API key")
     page.fill("#key", "s3cret")
     page.press("#key", "Tab")
@@ -225,8 +225,8 @@ def test_asks_for_a_key_and_keeps_it(open_page, script):
     assert page.evaluate("localStorage.getItem('peng.key')") is None
 
 
-def test_says_what_the_default_model_is_only_for_it(open_page, script):
-    page = open_page()
+def test_says_what_the_default_model_is_only_for_it(open_page, url, script):
+    page = open_page(url)
     sync_api.expect(page.locator("#note")).to_be_visible()
     assert "small English" in page.inner_text("#note") and "peng serve" in page.inner_text("#note")
     script.model = "DeepSeek-R1-Distill-Qwen-7B"
@@ -236,8 +236,8 @@ def test_says_what_the_default_model_is_only_for_it(open_page, script):
     assert "not affiliated with vLLM, Huawei or DeepSeek" in page.inner_text("footer")
 
 
-def test_speaks_chinese_and_remembers_the_choice(open_page):
-    page = open_page(locale="zh-CN")
+def test_speaks_chinese_and_remembers_the_choice(open_page, url):
+    page = open_page(url, locale="zh-CN")
     assert page.inner_text("#send") == "发送" and page.get_attribute("html", "lang") == "zh-CN"
     page.click("#language")
     assert page.inner_text("#send") == "Send"
@@ -245,8 +245,8 @@ def test_speaks_chinese_and_remembers_the_choice(open_page):
     assert page.inner_text("#send") == "Send"
 
 
-def test_enter_of_an_input_method_sends_nothing(open_page, script):
-    page = open_page()
+def test_enter_of_an_input_method_sends_nothing(open_page, url, script):
+    page = open_page(url)
     page.fill("#prompt", "ni")
     page.evaluate(
         "document.getElementById('prompt').dispatchEvent(new KeyboardEvent('keydown', {key: 'Enter', isComposing: true, bubbles: true}))"
@@ -255,12 +255,26 @@ def test_enter_of_an_input_method_sends_nothing(open_page, script):
     assert page.input_value("#prompt") == "ni\n" and not script.requests
 
 
-def test_fits_a_phone_in_the_dark(open_page, script):
+def test_fits_a_phone_in_the_dark(open_page, url, script):
     long_line = "x" * 300
     script.replies = [[event({"reasoning": "hm"}), event({"content": long_line}), event({}, "length"), b"data: [DONE]\n\n"]]
-    page = open_page(viewport={"width": 360, "height": 640}, color_scheme="dark")
+    page = open_page(url, viewport={"width": 360, "height": 640}, color_scheme="dark")
     ask(page, "Hello")
     finished(page)
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
     assert page.inner_text(".assistant summary") == "Reasoning"
     assert "token limit" in page.inner_text(".assistant .figures")
+
+
+def test_with_peng_itself(open_page, server):
+    page = open_page(server.url + "/")
+    sync_api.expect(page.locator("#note")).to_be_visible()
+    page.click("#settings summary")
+    page.fill("#temperature", "0")
+    page.fill("#max-tokens", "40")
+    page.click("#settings summary")
+    ask(page, "What is the capital of France?")
+    sync_api.expect(page.locator("#send")).to_be_visible(timeout=120_000)
+    assert "Paris" in page.inner_text(".assistant .body")
+    assert "tokens/s" in page.inner_text(".assistant .figures")
+    assert page.locator(".error").count() == 0
