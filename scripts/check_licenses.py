@@ -124,7 +124,7 @@ def check_installed(root: pathlib.Path, rows: list[list[str]]) -> list[str]:
         text = (root / "scripts" / script).read_text(encoding="utf-8")
         for kind, name, _, linked, source in rows:
             package = re.match(r"apt ([\w.+-]+)", source)
-            if kind == "cmake" and linked in kinds and package and not re.search(rf"(?<![\w.+-]){re.escape(package[1])}(?![\w.+-])", text):
+            if kind in ("cmake", "apt") and linked in kinds and package and not re.search(rf"(?<![\w.+-]){re.escape(package[1])}(?![\w.+-])", text):
                 faults.append(f"scripts/{script}: does not install {package[1]}, which third_party/licenses.tsv names for {name}")
     return faults
 
