@@ -44,7 +44,7 @@ typedef struct PengTokenizer PengTokenizer;
 typedef struct PengGguf {
   const PengStr* tokens;
   size_t n_tokens;
-  const int32_t* types;  // n_tokens values of the GGUF token types, or null
+  const int32_t* types;   // n_tokens values of the GGUF token types, or null
   const PengStr* merges;  // "left right"
   size_t n_merges;
   const float* scores;  // n_tokens values; sentencepiece only
