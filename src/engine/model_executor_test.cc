@@ -49,7 +49,7 @@ class SlotModel : public models::Model {
   Tensor Forward(backend::ExecContext& ctx) const override {
     const backend::ForwardBatch& batch = ctx.batch;
     const Tensor logits = ctx.scratch.Alloc(static_cast<int64_t>(batch.logit_rows.size()), kVocab, DType::kF32);
-    if (logits.data == nullptr) return logits;  // the dry run
+    if (ctx.kv.num_blocks() == 0) return logits;  // the dry run: there is no memory behind it
     for (int32_t row = 0; row < batch.num_rows(); ++row) slots_[batch.slots[row]] = batch.token_ids[row];
     for (const int32_t id : batch.token_ids) {
       if (id == kThrowToken) throw base::Error(base::ErrorKind::kRuntime, "model", "cannot compute this", "");
@@ -171,6 +171,7 @@ TEST_F(ModelExecutorTest, SampledStreamsDoNotDependOnNeighboursOrPreemption) {
   for (RequestId id = 1; id <= 24; ++id) {
     RequestSpec spec = Spec(id, 1 + static_cast<int>(id) % 30, 30);
     spec.sampling.temperature = 1.2;
+    spec.sampling.logit_bias = {{kNanToken, -100.0f}, {kThrowToken, -100.0f}};
     spec.sampling.seed = id % 4;
     spec.sampling.choice = static_cast<int32_t>(id % 3);
     if (id % 2) spec.sampling.top_p = 0.8;
@@ -186,7 +187,10 @@ TEST_F(ModelExecutorTest, SampledStreamsDoNotDependOnNeighboursOrPreemption) {
   StartEngine(2, /*num_blocks=*/16);
   const auto together = Run(specs);
   EXPECT_GT(engine_->Stats().scheduler.preemptions, 0u);
-  for (const RequestSpec& spec : specs) EXPECT_EQ(together.at(spec.id).ids, solo[spec.id]) << spec.id;
+  for (const RequestSpec& spec : specs) {
+    EXPECT_EQ(solo[spec.id].size(), 30u);
+    EXPECT_EQ(together.at(spec.id).ids, solo[spec.id]) << spec.id;
+  }
 }
 
 TEST_F(ModelExecutorTest, LogitsThatAreNotFiniteEndTheirRequestOnly) {
