@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/error.h"
 #include "models/layers.h"
 #include "models/rope.h"
 
@@ -37,7 +38,8 @@ struct Config {
     if (!c.Has("head_dim") && hidden % heads != 0) c.Refuse("num_attention_heads", "does not divide \"hidden_size\"");
     if (eps < 0) c.Refuse("rms_norm_eps", "is negative");
     const std::string activation = c.String("hidden_act", "silu");
-    if (activation != "silu") c.Refuse("hidden_act", "is \"" + activation + "\", only silu is supported");
+    if (activation != "silu")
+      c.Refuse("hidden_act", "is \"" + base::Printable(activation, 40) + "\", only silu is supported");
     if (c.Int("num_local_experts", 0, kMaxSize, 0) > 0) c.Refuse("num_local_experts", "is not supported here");
   }
 

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <numbers>
 
+#include "base/error.h"
+
 namespace peng::models {
 namespace {
 
@@ -97,7 +99,8 @@ void ApplyScaling(const ModelConfig& config, double theta, RopeTable& table) {
   } else if (type == "yarn") {
     ScaleYarn(config, *scaling, theta, table);
   } else {
-    scaling->Refuse("rope_type", "is \"" + type + "\", which is not supported", "linear, llama3 and yarn are");
+    scaling->Refuse("rope_type", "is \"" + base::Printable(type, 40) + "\", which is not supported",
+                    "linear, llama3 and yarn are");
   }
 }
 
