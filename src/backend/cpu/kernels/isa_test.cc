@@ -54,6 +54,8 @@ TEST(Registry, ChoosesByIsa) {
   // A CPU with AVX-512 but without VNNI keeps the AVX2 kernel.
   EXPECT_STREQ(ChooseLinearKernel(Layout::kW4G32, LhsType::kA8G32, kIsaAvx2 | kIsaAvx512)->name,
                "gemm_f32_a8g32_w4g32_avx2");
+  EXPECT_STREQ(ChooseLinearKernel(Layout::kW4G32, LhsType::kA8G32, kIsaAvx2 | kIsaAvx512 | kIsaAvx512Vnni)->name,
+               "gemm_f32_a8g32_w4g32_avx512vnni");
 #endif
 }
 

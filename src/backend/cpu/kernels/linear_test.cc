@@ -193,6 +193,22 @@ TEST(Linear, Avx2IsTested) {
   for (const LinearKernel& kernel : RunnableKernels()) avx2 += kernel.required_isa == kIsaAvx2;
   EXPECT_GE(avx2, 11);
 }
+
+#ifdef PENG_HAVE_AVX512_EMULATION
+// Integer dots are exact and both add the groups with the same fused operations.
+TEST(Linear, Avx512HasTheBitsOfAvx2) {
+  if ((HostIsa() & kIsaAvx2) == 0) GTEST_SKIP() << "no AVX2";
+  for (const LinearKernel& avx512 : avx512vnni_emulated::LinearKernels()) {
+    const LinearKernel& avx2 = *ChooseLinearKernel(avx512.layout, avx512.lhs, kIsaAvx2);
+    const int64_t cols = 256 * 5;
+    const tensor::Weight w = RandomWeight(Info(avx2.layout).file_format, 3 * kTileRows, cols, 9);
+    AlignedBytes packed = PackAll(avx2.layout, w);
+    LhsRows lhs = PrepareLhs(avx2, RandomRows(11 * cols, 4), cols);
+    EXPECT_EQ(RunGemm(avx2, lhs, 0, 11, packed.data(), 3, cols), RunGemm(avx512, lhs, 0, 11, packed.data(), 3, cols))
+        << avx512.name;
+  }
+}
+#endif
 #endif
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include "backend/cpu/kernels/portable/kernels.h"
 #if defined(__x86_64__)
 #include "backend/cpu/kernels/avx2/kernels.h"
+#include "backend/cpu/kernels/avx512vnni/kernels.h"
 #endif
 
 namespace peng::backend::cpu {
@@ -12,7 +13,7 @@ std::vector<std::span<const LinearKernel>> AllLinearKernels() {
   return {
     portable::LinearKernels(),
 #if defined(__x86_64__)
-        avx2::LinearKernels(),
+        avx2::LinearKernels(), avx512vnni::LinearKernels(),
 #endif
   };
 }
