@@ -9,21 +9,22 @@
 namespace peng::backend {
 namespace {
 
-// Weights are never looked at: the dry run may happen before they are loaded.
 bool SameShape(const Tensor& a, const Tensor& b) { return a.rows == b.rows && a.cols == b.cols; }
 
 }  // namespace
 
-void DryRunOps::Embed(const PreparedWeight&, std::span<const int32_t> ids, Tensor out) {
-  PENG_CHECK(out.rows == static_cast<int64_t>(ids.size()));
+void DryRunOps::Embed(const PreparedWeight& table, std::span<const int32_t> ids, Tensor out) {
+  PENG_CHECK(out.cols == table.cols() && out.rows == static_cast<int64_t>(ids.size()));
 }
 
-void DryRunOps::RmsNorm(Tensor x, const PreparedWeight&, double, Tensor out) { PENG_CHECK(SameShape(x, out)); }
+void DryRunOps::RmsNorm(Tensor x, const PreparedWeight& weight, double, Tensor out) {
+  PENG_CHECK(SameShape(x, out) && weight.cols() == x.cols);
+}
 
 void DryRunOps::Linear(Tensor x, int num_prompt_rows, std::span<const LinearPart> parts) {
   PENG_CHECK(num_prompt_rows <= x.rows);
   for (const LinearPart& part : parts) {
-    PENG_CHECK(part.out.rows == x.rows);
+    PENG_CHECK(part.out.rows == x.rows && part.out.cols == part.weight->rows() && x.cols == part.weight->cols());
   }
 }
 
@@ -37,8 +38,8 @@ void DryRunOps::Rope(Tensor x, int num_heads, int head_dim, const RopeTable& tab
   PENG_CHECK(table.rotary_dim <= head_dim && table.inv_freq.size() * 2 == static_cast<size_t>(table.rotary_dim));
 }
 
-void DryRunOps::RmsNormHeads(Tensor x, int num_heads, int head_dim, const PreparedWeight&, double) {
-  PENG_CHECK(x.cols == static_cast<int64_t>(num_heads) * head_dim);
+void DryRunOps::RmsNormHeads(Tensor x, int num_heads, int head_dim, const PreparedWeight& weight, double) {
+  PENG_CHECK(weight.cols() == head_dim && x.cols == static_cast<int64_t>(num_heads) * head_dim);
 }
 
 void DryRunOps::WriteKv(Tensor k, Tensor v, const ForwardBatch& batch, KvStore&, int) {

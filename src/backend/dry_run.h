@@ -8,6 +8,15 @@
 
 namespace peng::backend {
 
+// A weight that has a shape but no memory: what a model holds between the declaration of its weights and their loading,
+// so that a dry run can check shapes.
+class PlannedWeight : public PreparedWeight {
+ public:
+  PlannedWeight(int64_t rows, int64_t cols) : PreparedWeight(rows, cols) {}
+  int64_t bytes() const override { return 0; }
+  std::string_view layout() const override { return "not loaded"; }
+};
+
 // Operations that compute nothing: a model's Forward with them and a counting arena tells how much scratch a batch of
 // that size needs. Shapes are checked as in a real step.
 class DryRunOps : public Ops {

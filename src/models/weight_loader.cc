@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/weight_loader.h"
 
+#include "backend/dry_run.h"
 #include "base/error.h"
 #include "tensor/weight.h"
 
@@ -66,6 +67,7 @@ void WeightLoader::Want(Slot& slot, int layer, WeightName name, int64_t rows, in
   const int64_t bytes = SliceBytes(info, rows, cols);
   planned_bytes_ += backend_.PreparedBytes(rows, cols, info.format, use);
   file_bytes_ += bytes;
+  slot = std::make_unique<backend::PlannedWeight>(rows, cols);
   wanted_.push_back({&slot, std::move(full_name), use, slice, partition, bytes});
 }
 
