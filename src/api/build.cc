@@ -134,10 +134,11 @@ std::unique_ptr<Llm> BuildLlm(const base::ServeOptions& options) {
   parts.engine = std::make_unique<engine::Engine>(MakeEngineConfig(options, plan, block_size, vocab_size),
                                                   std::move(executor));
   parts.eos_token_ids = checkpoint.eos_token_ids;
-  parts.generation_config = checkpoint.generation_config;
+  if (options.generation_config == "auto") parts.generation_config = checkpoint.generation_config;
   parts.max_model_len = static_cast<int32_t>(plan.max_model_len);
   parts.vocab_size = static_cast<int32_t>(vocab_size);
-  parts.max_logprobs = static_cast<int32_t>(options.max_logprobs);
+  parts.max_logprobs = static_cast<int32_t>(options.max_logprobs == -1 ? vocab_size : options.max_logprobs);
+  parts.seed = static_cast<uint64_t>(options.seed);
   parts.model_path = options.model;
   parts.architecture = loaded.model->info().architecture;
   parts.engine_owner = std::move(running);

@@ -44,7 +44,4 @@ class ChoiceStream {
   std::vector<std::optional<PositionLogprobs>> prompt_logprobs_;
 };
 
-// Joins `delta` to what came before it of the same choice.
-void AppendDelta(const Delta& delta, Delta* whole);
-
 }  // namespace peng::api

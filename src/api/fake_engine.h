@@ -31,7 +31,7 @@ class FakeEngine final : public engine::EngineClient {
     std::chrono::milliseconds step{0};
     int32_t tokens_per_step = 1;
     int32_t fail_at = -1;  // index of the token at which a request fails
-    std::optional<std::string> refuse;
+    std::optional<std::string> refuse = {};
   };
 
   FakeEngine() = default;

@@ -112,6 +112,9 @@ struct Delta {
   engine::RequestTimes times;
 };
 
+// Joins `delta` to what came before it of the same choice.
+void AppendDelta(const Delta& delta, Delta* whole);
+
 // Called on the dispatcher thread of the Llm, one call at a time; must not block.
 using DeltaCallback = std::function<void(const Delta&)>;
 

@@ -19,7 +19,10 @@ using sched::RequestId;
 // The engine, and the streams of the requests that run in it.
 class Core {
  public:
-  explicit Core(LlmParts p) : parts(std::move(p)), dispatcher_([this](std::stop_token stop) { Dispatch(stop); }) {}
+  explicit Core(LlmParts p)
+      : parts(std::move(p)),
+        random_(parts.seed ? *parts.seed : std::random_device{}()),
+        dispatcher_([this](std::stop_token stop) { Dispatch(stop); }) {}
 
   // Ends every request and the dispatcher. Not from a callback; what still holds the Core afterwards may drop it anywhere.
   void Stop() {
@@ -123,7 +126,7 @@ class Core {
 
   mutable std::mutex mutex_;
   std::unordered_map<RequestId, std::shared_ptr<ChoiceStream>> streams_;
-  std::mt19937_64 random_{std::random_device{}()};
+  std::mt19937_64 random_;
   std::atomic<RequestId> next_id_{1};
   std::jthread dispatcher_;
 };

@@ -29,6 +29,7 @@ struct LlmParts {
   int32_t max_model_len = 0;     // positions: prompt and reply
   int32_t vocab_size = 0;        // ids the model can take and give
   int32_t max_logprobs = 20;
+  std::optional<uint64_t> seed;  // of the seeds that requests without one get; unset = random
   std::string model_path;
   std::string architecture;
 };

@@ -55,6 +55,8 @@ const OptionSpec kTable[] = {
      kPlain, 0, 4096},
     {"max-isa", &O::max_isa, "NAME", "newest instruction set to use, e.g. portable, avx2, avx512vnni"},
     {"chat-template", &O::chat_template, "FILE", "Jinja template (file or text) in place of the model's"},
+    {"generation-config", &O::generation_config, "auto|vllm",
+     "defaults of sampling: auto takes the model's generation_config.json, vllm the neutral ones"},
     {"max-logprobs", &O::max_logprobs, "N",
      "most log probabilities per token that a request may ask for; -1 is no limit", kPlain, -1, kMaxTokens},
     {"seed", &O::seed, "N", "seed of requests that bring none", kPlain, -0x1p62, 0x1p62},

@@ -32,6 +32,7 @@ struct ServeOptions {
   int64_t cpu_threads = 0;                  // 0 = physical cores within the process's limits
   std::string max_isa;                      // empty = the best the CPU has
   std::string chat_template;                // file or text; empty = the model's
+  std::string generation_config = "auto";   // auto, vllm
   int64_t max_logprobs = 20;
   int64_t seed = 0;
   double drain_timeout = 30.0;     // seconds that running requests get after SIGTERM

@@ -46,8 +46,9 @@ bool SameName(std::string_view a, std::string_view b) { return beast::iequals(a,
 // One request's way back: filled by any thread, emptied by the connection's coroutine on its strand.
 class Exchange final : public HttpReply, public std::enable_shared_from_this<Exchange> {
  public:
-  Exchange(asio::any_io_executor executor, size_t max_unsent)
-      : executor_(executor), wake_(executor), max_unsent_(max_unsent) {}
+  // `abandon` closes the connection; it is called on the strand.
+  Exchange(asio::any_io_executor executor, size_t max_unsent, std::function<void()> abandon)
+      : executor_(executor), wake_(executor), max_unsent_(max_unsent), abandon_(std::move(abandon)) {}
 
   void Send(HttpResponse response) override {
     std::unique_lock lock(mutex_);
@@ -72,7 +73,9 @@ class Exchange final : public HttpReply, public std::enable_shared_from_this<Exc
     std::unique_lock lock(mutex_);
     if (gone_ || finished_ || too_slow_) return false;
     if (unsent_.size() + bytes.size() > max_unsent_) {
-      too_slow_ = true;  // the connection's coroutine reports it: the caller may hold locks
+      // The connection's coroutine reports it: the caller may hold locks. It may be stuck in a write.
+      too_slow_ = true;
+      asio::post(executor_, abandon_);
       Wake(lock);
       return false;
     }
@@ -161,6 +164,7 @@ class Exchange final : public HttpReply, public std::enable_shared_from_this<Exc
   asio::any_io_executor executor_;
   asio::steady_timer wake_;
   const size_t max_unsent_;
+  const std::function<void()> abandon_;
   std::mutex mutex_;
   HttpResponse response_;
   std::string unsent_;
@@ -408,7 +412,9 @@ class HttpServer::Impl::Connection : public std::enable_shared_from_this<Connect
 
   asio::awaitable<void> Handle(HttpRequest request, bool head_only) {
     using namespace asio::experimental::awaitable_operators;  // NOLINT
-    auto exchange = std::make_shared<Exchange>(stream_.get_executor(), limits_.unsent_bytes);
+    auto exchange = std::make_shared<Exchange>(stream_.get_executor(), limits_.unsent_bytes, [weak = weak_from_this()] {
+      if (const auto self = weak.lock()) self->stream_.close();
+    });
     stream_.expires_never();
     asio::post(impl_.workers, [&impl = impl_, exchange, request = std::move(request)]() mutable {
       try {

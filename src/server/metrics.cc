@@ -7,8 +7,6 @@
 #include <prometheus/registry.h>
 #include <prometheus/text_serializer.h>
 
-#include <cctype>
-#include <map>
 #include <mutex>
 
 namespace peng::server {
@@ -50,7 +48,6 @@ struct Metrics::Impl {
         preemptions(Counter("vllm:num_preemptions_total", "Preemptions.")),
         prompt_tokens(Counter("vllm:prompt_tokens_total", "Prompt tokens processed.")),
         generation_tokens(Counter("vllm:generation_tokens_total", "Tokens generated.")),
-        steps(Counter("vllm:engine_steps_total", "Steps of the engine.")),
         first_token(Histogram("vllm:time_to_first_token_seconds", "Time to first token.", kFirstToken)),
         inter_token(Histogram("vllm:inter_token_latency_seconds", "Time between tokens.", kInterToken)),
         per_token(Histogram("vllm:request_time_per_output_token_seconds",
@@ -107,7 +104,6 @@ struct Metrics::Impl {
   prometheus::Counter& preemptions;
   prometheus::Counter& prompt_tokens;
   prometheus::Counter& generation_tokens;
-  prometheus::Counter& steps;
   prometheus::Histogram& first_token;
   prometheus::Histogram& inter_token;
   prometheus::Histogram& per_token;
@@ -171,7 +167,6 @@ std::string Metrics::Expose(const engine::EngineStats& stats) {
   raise(impl_->preemptions, stats.scheduler.preemptions);
   raise(impl_->prompt_tokens, stats.prompt_tokens);
   raise(impl_->generation_tokens, stats.generation_tokens);
-  raise(impl_->steps, stats.steps);
   return prometheus::TextSerializer().Serialize(impl_->registry.Collect());
 }
 

@@ -200,7 +200,7 @@ TEST(Server, UsageChunkOnlyWhenAsked) {
 
 TEST(Server, SeveralChoices) {
   Fixture f;
-  const Json reply = f.AskJson(kChat, ChatBody(R"(,"n":3,"max_tokens":2,"seed":1)"));
+  const Json reply = f.AskJson(kChat, ChatBody(R"(,"n":3,"max_tokens":2,"seed":1,"ignore_eos":true)"));
   ASSERT_EQ(At(reply, "choices").as_array().size(), 3U);
   for (int i = 0; i < 3; ++i) EXPECT_EQ(At(reply, "choices." + std::to_string(i) + ".index"), Json(i));
   EXPECT_EQ(At(reply, "usage.completion_tokens"), Json(6));
