@@ -179,8 +179,7 @@ void CpuOps::GateUpSwiGlu(Tensor x, int num_prompt_rows, const PreparedWeight& g
   PENG_CHECK(scratch.rows == x.rows && scratch.cols == 2 * gate.rows() && gate.rows() == up.rows());
   PENG_CHECK(out.rows == x.rows && out.cols == gate.rows() && gate.cols() == x.cols && up.cols() == x.cols);
   if (!g.SameSplit(u)) return Ops::GateUpSwiGlu(x, num_prompt_rows, gate, up, scratch, out);
-  linear_.GateUpSwiGlu(x, num_prompt_rows, g, u, scratch.Cols(0, gate.rows()),
-                       scratch.Cols(gate.rows(), 2 * gate.rows()), out);
+  linear_.GateUpSwiGlu(x, num_prompt_rows, g, u, out);
 }
 
 }  // namespace peng::backend::cpu

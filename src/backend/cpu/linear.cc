@@ -20,6 +20,8 @@ constexpr int64_t kInlineProducts = 32 << 10;
 constexpr int64_t kInlineQuantize = 8 << 10;
 // Tiles that a lane takes at a time.
 constexpr int kGroupTiles = 4;
+// The same of a gated product of few rows, whose two products are kept in a buffer.
+constexpr int kStreamingGatedTiles = 32;
 
 // Rows a power of two apart would fall into the same few cache sets.
 int64_t SpreadStride(int64_t bytes) { return bytes % 1024 == 0 ? bytes + 64 : bytes; }
@@ -31,6 +33,7 @@ CpuLinear::CpuLinear(base::ThreadPool& pool, const VectorKernels& vector)
       vector_(vector),
       queue_(pool.num_shards()),
       worker_scratch_(pool.num_workers()),
+      worker_products_(pool.num_workers()),
       segments_(pool.num_shards()) {}
 
 void CpuLinear::AddSegments(const CpuMatrix& matrix, const float* bias, Tensor out) {
@@ -56,17 +59,13 @@ void CpuLinear::Linear(Tensor x, int num_prompt_rows, std::span<const LinearPart
   Compute(x, num_prompt_rows);
 }
 
-void CpuLinear::GateUpSwiGlu(Tensor x, int num_prompt_rows, const CpuMatrix& gate, const CpuMatrix& up, Tensor g,
-                             Tensor u, Tensor out) {
+void CpuLinear::GateUpSwiGlu(Tensor x, int num_prompt_rows, const CpuMatrix& gate, const CpuMatrix& up, Tensor out) {
   for (auto& shard : segments_) shard.clear();
-  AddSegments(gate, nullptr, g);
+  AddSegments(gate, nullptr, out);
   for (int s = 0; s < pool_.num_shards(); ++s) {
     for (size_t i = 0; i < segments_[s].size(); ++i) {
-      Segment& segment = segments_[s][i];
-      segment.up = &up;
-      segment.up_rows = &up.shard_rows(s)[i];
-      segment.up_out = u.Cols(segment.rows->row_begin, segment.rows->row_end);
-      segment.gated = out.Cols(segment.rows->row_begin, segment.rows->row_end);
+      segments_[s][i].up = &up;
+      segments_[s][i].up_rows = &up.shard_rows(s)[i];
     }
   }
   Compute(x, num_prompt_rows);
@@ -172,51 +171,63 @@ void CpuLinear::RunByBlocks(const base::WorkerId& id) {
 }
 
 void CpuLinear::ComputeTiles(const Tiles& tiles, RowRange rows, int worker) {
-  const Segment& s = *tiles.segment;
-  const int64_t col_begin = static_cast<int64_t>(tiles.begin) * kTileRows;
-  const int64_t col_end = std::min<int64_t>(static_cast<int64_t>(tiles.end) * kTileRows, s.out.cols);
-  Multiply(*s.matrix, *s.rows, s.out, tiles, rows, worker);
-  if (s.up != nullptr) Multiply(*s.up, *s.up_rows, s.up_out, tiles, rows, worker);
-  for (int i = rows.begin; i < rows.end; ++i) {
-    float* out = static_cast<float*>(s.out.data) + i * s.out.stride + col_begin;
-    if (s.bias != nullptr) vector_.add(out, s.bias + col_begin, col_end - col_begin);
-    if (s.up != nullptr) {
-      vector_.swiglu(out, static_cast<const float*>(s.up_out.data) + i * s.up_out.stride + col_begin,
-                     col_end - col_begin, static_cast<float*>(s.gated.data) + i * s.gated.stride + col_begin);
-    }
+  if (tiles.segment->up == nullptr) return ComputePlain(tiles, rows, worker);
+  const int group = rows.end - rows.begin <= kStreamingRows ? kStreamingGatedTiles : kGroupTiles;
+  for (int t = tiles.begin; t < tiles.end; t += group) {
+    ComputeGated({tiles.segment, t, std::min(t + group, tiles.end)}, rows, worker);
   }
 }
 
-void CpuLinear::Multiply(const CpuMatrix& matrix, const PackedRows& packed, const Tensor& out, const Tiles& tiles,
-                         RowRange rows, int worker) {
-  const int split = std::clamp(num_prompt_rows_, rows.begin, rows.end);
-  const int whole_tiles = static_cast<int>(out.cols / kTileRows);
-  const std::byte* first = packed.memory.data + tiles.begin * matrix.tile_bytes();
-  const LinearKernel& prompt = matrix.kernel(Phase::kPrompt);
-  const LinearKernel& generated = matrix.kernel(Phase::kGenerated);
-  const bool together = &prompt == &generated;
-  const struct {
-    const LinearKernel& kernel;
-    RowRange rows;
-  } phases[] = {{prompt, {rows.begin, together ? rows.end : split}},
-                {generated, {together ? rows.end : split, rows.end}}};
-  for (const auto& phase : phases) {
-    if (phase.rows.begin == phase.rows.end) continue;
-    float* to = static_cast<float*>(out.data) + phase.rows.begin * out.stride + tiles.begin * int64_t{kTileRows};
-    const int direct = std::min(tiles.end, whole_tiles) - tiles.begin;
-    if (direct > 0) Gemm(phase.kernel, phase.rows, first, direct, to, out.stride, worker);
-    if (tiles.end <= whole_tiles) continue;
+void CpuLinear::ComputePlain(const Tiles& tiles, RowRange rows, int worker) {
+  const Segment& s = *tiles.segment;
+  const std::byte* packed = s.rows->memory.data + tiles.begin * s.matrix->tile_bytes();
+  const int64_t begin = int64_t{tiles.begin} * kTileRows;
+  const auto out = [&](int row, int64_t col) { return static_cast<float*>(s.out.data) + row * s.out.stride + col; };
+  const int whole = std::min<int>(tiles.end, static_cast<int>(s.out.cols / kTileRows)) - tiles.begin;
+  if (whole > 0) Multiply(*s.matrix, packed, whole, rows, out(rows.begin, begin), s.out.stride, worker);
+  if (begin + int64_t{whole} * kTileRows < std::min(s.out.cols, int64_t{tiles.end} * kTileRows)) {
     // The padded tile would write behind the columns of `out`.
-    const int64_t cols = out.cols - int64_t{whole_tiles} * kTileRows;
+    const int64_t col = begin + int64_t{whole} * kTileRows;
     float buffer[kMinBlockRows * kTileRows];
-    for (int i = phase.rows.begin; i < phase.rows.end; i += kMinBlockRows) {
-      const RowRange part{i, std::min(i + kMinBlockRows, phase.rows.end)};
-      Gemm(phase.kernel, part, first + std::max(direct, 0) * matrix.tile_bytes(), 1, buffer, kTileRows, worker);
+    for (int i = rows.begin; i < rows.end; i += kMinBlockRows) {
+      const RowRange part{i, std::min(i + kMinBlockRows, rows.end)};
+      Multiply(*s.matrix, packed + whole * s.matrix->tile_bytes(), 1, part, buffer, kTileRows, worker);
       for (int r = part.begin; r < part.end; ++r) {
-        std::copy_n(buffer + (r - part.begin) * kTileRows, cols,
-                    static_cast<float*>(out.data) + r * out.stride + int64_t{whole_tiles} * kTileRows);
+        std::copy_n(buffer + (r - part.begin) * kTileRows, s.out.cols - col, out(r, col));
       }
     }
+  }
+  if (s.bias == nullptr) return;
+  const int64_t cols = std::min(s.out.cols, int64_t{tiles.end} * kTileRows) - begin;
+  for (int i = rows.begin; i < rows.end; ++i) vector_.add(out(i, begin), s.bias + begin, cols);
+}
+
+void CpuLinear::ComputeGated(const Tiles& tiles, RowRange rows, int worker) {
+  const Segment& s = *tiles.segment;
+  const int num_tiles = tiles.end - tiles.begin;
+  const int64_t stride = int64_t{num_tiles} * kTileRows;
+  float* gate = worker_products_[worker].Floats(2 * stride * (rows.end - rows.begin));
+  float* up = gate + stride * (rows.end - rows.begin);
+  Multiply(*s.matrix, s.rows->memory.data + tiles.begin * s.matrix->tile_bytes(), num_tiles, rows, gate, stride,
+           worker);
+  Multiply(*s.up, s.up_rows->memory.data + tiles.begin * s.up->tile_bytes(), num_tiles, rows, up, stride, worker);
+  const int64_t col = int64_t{tiles.begin} * kTileRows;
+  const int64_t cols = std::min(stride, s.out.cols - col);
+  for (int i = rows.begin; i < rows.end; ++i) {
+    const int64_t at = (i - rows.begin) * stride;
+    vector_.swiglu(gate + at, up + at, cols, static_cast<float*>(s.out.data) + i * s.out.stride + col);
+  }
+}
+
+void CpuLinear::Multiply(const CpuMatrix& matrix, const std::byte* packed, int num_tiles, RowRange rows, float* out,
+                         int64_t out_stride, int worker) {
+  const LinearKernel& prompt = matrix.kernel(Phase::kPrompt);
+  const LinearKernel& generated = matrix.kernel(Phase::kGenerated);
+  // One pass where both phases have the same kernel.
+  const int split = &prompt == &generated ? rows.end : std::clamp(num_prompt_rows_, rows.begin, rows.end);
+  if (rows.begin < split) Gemm(prompt, {rows.begin, split}, packed, num_tiles, out, out_stride, worker);
+  if (split < rows.end) {
+    Gemm(generated, {split, rows.end}, packed, num_tiles, out + (split - rows.begin) * out_stride, out_stride, worker);
   }
 }
 

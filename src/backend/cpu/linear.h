@@ -21,9 +21,8 @@ class CpuLinear {
   CpuLinear(base::ThreadPool& pool, const VectorKernels& vector);
 
   void Linear(Tensor x, int num_prompt_rows, std::span<const LinearPart> parts);
-  // out = silu(x * gate^T) * (x * up^T); both must have the same split. `g` and `u` are scratch, [rows, gate.rows()].
-  void GateUpSwiGlu(Tensor x, int num_prompt_rows, const CpuMatrix& gate, const CpuMatrix& up, Tensor g, Tensor u,
-                    Tensor out);
+  // out = silu(x * gate^T) * (x * up^T); both must have the same split. The two products never leave a core's cache.
+  void GateUpSwiGlu(Tensor x, int num_prompt_rows, const CpuMatrix& gate, const CpuMatrix& up, Tensor out);
 
  private:
   // One matrix of the call, seen from one shard: a run of tiles and where their results go.
@@ -32,11 +31,9 @@ class CpuLinear {
     const PackedRows* rows = nullptr;
     const float* bias = nullptr;  // of the first row of `rows`
     Tensor out;                   // columns of `rows`
-    // The second half of a gated product: same tiles of another matrix, and where the gated result goes.
+    // The second half of a gated product: the same tiles of another matrix.
     const CpuMatrix* up = nullptr;
     const PackedRows* up_rows = nullptr;
-    Tensor up_out;
-    Tensor gated;
   };
   // Tiles [begin, end) of a segment.
   struct Tiles {
@@ -55,15 +52,19 @@ class CpuLinear {
   void RunByBytes(const base::WorkerId& id);
   void RunByBlocks(const base::WorkerId& id);
   void ComputeTiles(const Tiles& tiles, RowRange rows, int worker);
-  void Multiply(const CpuMatrix& matrix, const PackedRows& packed, const Tensor& out, const Tiles& tiles, RowRange rows,
-                int worker);
+  void ComputePlain(const Tiles& tiles, RowRange rows, int worker);
+  void ComputeGated(const Tiles& tiles, RowRange rows, int worker);
+  // `out` is where the first of `rows` and the first column of `packed` go; whole tiles are written.
+  void Multiply(const CpuMatrix& matrix, const std::byte* packed, int num_tiles, RowRange rows, float* out,
+                int64_t out_stride, int worker);
   void Gemm(const LinearKernel& kernel, RowRange rows, const std::byte* packed, int num_tiles, float* out,
             int64_t out_stride, int worker);
 
   base::ThreadPool& pool_;
   const VectorKernels& vector_;
   base::ChunkQueue queue_;
-  std::vector<GrowingBuffer> worker_scratch_;  // [worker]
+  std::vector<GrowingBuffer> worker_scratch_;   // [worker] of the kernels
+  std::vector<GrowingBuffer> worker_products_;  // [worker] of gated products
   GrowingBuffer quantized_;
 
   // The call being computed.

@@ -40,6 +40,14 @@ inline void ForEachRun(const CachedHead& cache, const std::byte* head, int64_t t
   }
 }
 
+// Starts reading the K or V of a tile: each run lies in another block, where the hardware does not look ahead.
+static inline void PrefetchTile(const CachedHead& cache, const std::byte* head, int head_dim, int position, int count) {
+  const int64_t token_bytes = static_cast<int64_t>(head_dim) * ElementBytes(cache.dtype);
+  ForEachRun(cache, head, token_bytes, position, count, [&](int, const std::byte* from, int run) {
+    for (int64_t at = 0; at < run * token_bytes; at += 64) __builtin_prefetch(from + at);
+  });
+}
+
 // K of a tile as float32 [padded dim][kTilePositions]. Positions are read in groups of 8, which never leave a block;
 // those behind `count` hold whatever the block holds and are masked later.
 template <class S>
@@ -235,6 +243,9 @@ void AttendSpan(const AttentionTask& task, int span, const AttentionScratch<S>& 
 
   for (int tile = begin; tile < end; tile += kTilePositions) {
     LoadKeys<S>(task.cache, task.head_dim, tile, Visible(end, tile), scratch.keys);
+    const int next = tile + kTilePositions < end ? tile + kTilePositions : begin;
+    const std::byte* next_head = next > tile ? task.cache.k : task.cache.v;
+    PrefetchTile(task.cache, next_head, task.head_dim, next, Visible(end, next));
     const int q = FirstQuery(task, tile);
     Scores<S>(scratch.queries + q * dim, n - q, dim, scratch.keys, scratch.scores + q * kSpanPositions + tile - begin);
   }
@@ -245,6 +256,8 @@ void AttendSpan(const AttentionTask& task, int span, const AttentionScratch<S>& 
   }
   for (int tile = begin; tile < end; tile += kTilePositions) {
     LoadValues<S>(task.cache, task.head_dim, tile, Visible(end, tile), scratch.values);
+    const int next = tile + kTilePositions;
+    if (next < end) PrefetchTile(task.cache, task.cache.v, task.head_dim, next, Visible(end, next));
     AddValues<S>(scratch.scores + tile - begin, scratch.values, task, FirstQuery(task, tile), tile, dim, to.out);
   }
 }

@@ -67,31 +67,34 @@ void RmsNormRow(const float* x, const float* weight, int64_t n, double eps, floa
   const float sum = S::Sum(S::Add(S::Add(sums[0], sums[1]), S::Add(sums[2], sums[3])));
   const double mean = static_cast<double>(sum) / static_cast<double>(n);
   const S scale = S::Set(static_cast<float>(1.0 / __builtin_sqrt(mean + eps)));
-  for (i = 0; i < n; i += S::kLanes) {
-    const int left = LanesLeft<S>(i, n);
-    const S normed = S::Mul(LoadHead<S>(x + i, left), scale);
-    StoreHead(S::Mul(normed, LoadHead<S>(weight + i, left)), out + i, left);
+  const auto normed = [scale](S a, S w) { return S::Mul(S::Mul(a, scale), w); };
+  for (i = 0; i + S::kLanes <= n; i += S::kLanes) normed(S::Load(x + i), S::Load(weight + i)).Store(out + i);
+  if (i < n) {
+    const int left = static_cast<int>(n - i);
+    StoreHead(normed(LoadHead<S>(x + i, left), LoadHead<S>(weight + i, left)), out + i, left);
   }
 }
 
 template <class S>
 void AddRow(float* x, const float* y, int64_t n) {
-  for (int64_t i = 0; i < n; i += S::kLanes) {
-    const int left = LanesLeft<S>(i, n);
-    StoreHead(S::Add(LoadHead<S>(x + i, left), LoadHead<S>(y + i, left)), x + i, left);
-  }
+  int64_t i = 0;
+  for (; i + S::kLanes <= n; i += S::kLanes) S::Add(S::Load(x + i), S::Load(y + i)).Store(x + i);
+  for (; i < n; ++i) x[i] += y[i];
+}
+
+template <class S>
+inline S SwiGlu(S gate, S up) {
+  const S exponential = Exp2(S::Mul(gate, S::Set(-1.44269504f)));
+  return S::Mul(S::Div(gate, S::Add(S::Set(1.0f), exponential)), up);
 }
 
 template <class S>
 void SwiGluRow(const float* gate, const float* up, int64_t n, float* out) {
-  const S minus_log2e = S::Set(-1.44269504f);
-  const S one = S::Set(1.0f);
-  for (int64_t i = 0; i < n; i += S::kLanes) {
-    const int left = LanesLeft<S>(i, n);
-    const S g = LoadHead<S>(gate + i, left);
-    const S silu = S::Div(g, S::Add(one, Exp2(S::Mul(g, minus_log2e))));
-    StoreHead(S::Mul(silu, LoadHead<S>(up + i, left)), out + i, left);
-  }
+  int64_t i = 0;
+  for (; i + S::kLanes <= n; i += S::kLanes) SwiGlu(S::Load(gate + i), S::Load(up + i)).Store(out + i);
+  if (i == n) return;
+  const int left = static_cast<int>(n - i);
+  StoreHead(SwiGlu(LoadHead<S>(gate + i, left), LoadHead<S>(up + i, left)), out + i, left);
 }
 
 template <class S>
