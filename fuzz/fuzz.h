@@ -12,9 +12,7 @@
 // What every target asserts: input is refused with a one-line base::Error, and nothing else is ever thrown.
 namespace peng::fuzz {
 
-inline std::string_view Text(const uint8_t* data, size_t size) {
-  return {reinterpret_cast<const char*>(data), size};
-}
+inline std::string_view Text(const uint8_t* data, size_t size) { return {reinterpret_cast<const char*>(data), size}; }
 
 inline std::span<const std::byte> Bytes(const uint8_t* data, size_t size) {
   return {reinterpret_cast<const std::byte*>(data), size};
