@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "engine/engine_client.h"
+#include "api/llm.h"
 
 namespace peng::server {
 

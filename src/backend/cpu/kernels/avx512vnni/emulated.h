@@ -5,7 +5,7 @@
 
 #include "backend/cpu/kernels/kernel.h"
 
-// The kernels of this folder compiled with emulated instructions (emulation.h), for tests on CPUs with AVX2 only.
+// The kernels of this folder compiled with emulated instructions (emulation-inl.h), for tests on CPUs with AVX2 only.
 namespace peng::backend::cpu::avx512vnni_emulated {
 
 std::span<const LinearKernel> LinearKernels();

@@ -4,7 +4,7 @@
 #include "backend/cpu/kernels/avx512vnni/namespace.h"
 
 #ifdef PENG_EMULATE_AVX512
-#include "backend/cpu/kernels/avx512vnni/emulation.h"
+#include "backend/cpu/kernels/avx512vnni/emulation-inl.h"
 #else
 #include <immintrin.h>
 #endif
