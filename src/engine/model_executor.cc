@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/model_executor.h"
 
+#include <atomic>
 #include <utility>
 
 #include "backend/dry_run.h"
@@ -21,12 +22,13 @@ int64_t ScratchBytes(const models::Model& model, backend::Backend& backend, int 
 }
 
 ModelExecutor::ModelExecutor(const models::Model& model, backend::Backend& backend, backend::KvStore& kv,
-                             int64_t scratch_bytes)
+                             int64_t scratch_bytes, int sampling_threads)
     : model_(model),
       backend_(backend),
       kv_(kv),
       scratch_(backend.MakeArena(scratch_bytes)),
-      logits_(static_cast<size_t>(model.info().vocab_size)),
+      sampling_pool_(base::UnboundPool(sampling_threads)),
+      sampling_(static_cast<size_t>(sampling_threads)),
       thread_([this] { Run(); }) {
   PENG_CHECK(scratch_bytes > 0);
 }
@@ -93,35 +95,61 @@ ModelExecutor::Result ModelExecutor::RunStep(Ticket ticket, const sched::StepPla
 }
 
 std::vector<sched::SampledRow> ModelExecutor::SampleRows(const BuiltBatch& built, backend::Tensor logits) {
+  const size_t num_uses = built.uses.size();
+  std::vector<Sampled> sampled(num_uses);
+  std::atomic<size_t> next{0};
+  // Rows are independent: a request samples at most once in a step, and its state changes only after all rows are done.
+  const auto work = [&](SamplingThread& thread) {
+    for (size_t i = next++; i < num_uses; i = next++) {
+      const int64_t row = static_cast<int64_t>(i);
+      sampled[i] = SampleRow(built.uses[i], logits.Rows(row, row + 1), thread);
+    }
+  };
+  if (num_uses > 1 && sampling_.size() > 1) {
+    sampling_pool_.Run([&](const base::WorkerId& id) { work(sampling_[static_cast<size_t>(id.index)]); });
+  } else {
+    work(sampling_[0]);
+  }
   std::vector<sched::SampledRow> rows;
-  for (size_t i = 0; i < built.uses.size(); ++i) {
+  for (size_t i = 0; i < num_uses; ++i) {
     const LogitUse& use = built.uses[i];
     // The uses of a request follow each other, but for one that computes rows of both phases.
     if (rows.empty() || rows.back().request != use.request) rows.emplace_back().request = use.request;
-    const int64_t row = static_cast<int64_t>(i);
-    backend_.Read(logits.Rows(row, row + 1), logits_.data());
-    SampleRow(use, rows.back());
+    Take(use, std::move(sampled[i]), rows.back());
   }
   return rows;
 }
 
-void ModelExecutor::SampleRow(const LogitUse& use, sched::SampledRow& row) {
-  RequestState& state = states_.at(use.request);
+ModelExecutor::Sampled ModelExecutor::SampleRow(const LogitUse& use, backend::Tensor logits, SamplingThread& thread) {
+  thread.logits.resize(static_cast<size_t>(logits.cols));
+  backend_.Read(logits, thread.logits.data());
+  const RequestState& state = states_.at(use.request);
   const sched::SamplingParams& params = state.spec->sampling;
-  if (!use.sample) {
-    if (!ScanRow(logits_).finite) row.error = "the model computed logits that are not finite";
-    row.prompt_logprobs.push_back(sampler_.Logprobs(logits_, use.prompt_token, params.num_prompt_logprobs));
+  Sampled sampled;
+  if (use.sample) {
+    sampled.draw = thread.sampler.Sample(thread.logits, *state.spec, state.history, use.sample_index);
+    if (!sampled.draw.error.empty() || params.num_logprobs < 0) return sampled;
+    sampled.logprobs = thread.sampler.Logprobs(thread.logits, sampled.draw.id, params.num_logprobs);
+  } else if (!ScanRow(thread.logits).finite) {
+    sampled.draw.error = "the model computed logits that are not finite";
+  } else {
+    sampled.logprobs = thread.sampler.Logprobs(thread.logits, use.prompt_token, params.num_prompt_logprobs);
+  }
+  return sampled;
+}
+
+void ModelExecutor::Take(const LogitUse& use, Sampled sampled, sched::SampledRow& row) {
+  if (!sampled.draw.error.empty()) {
+    row.error = std::move(sampled.draw.error);
     return;
   }
-  Draw draw = sampler_.Sample(logits_, *state.spec, state.history, use.sample_index);
-  if (!draw.error.empty()) {
-    row.error = std::move(draw.error);
-    return;
+  if (use.sample) {
+    RequestState& state = states_.at(use.request);
+    state.last_sample = sampled.draw.id;
+    state.history.Append(sampled.draw.id);
+    row.ids.push_back(sampled.draw.id);
   }
-  state.last_sample = draw.id;
-  state.history.Append(draw.id);
-  row.ids.push_back(draw.id);
-  if (params.num_logprobs >= 0) row.logprobs.push_back(sampler_.Logprobs(logits_, draw.id, params.num_logprobs));
+  if (sampled.logprobs) (use.sample ? row.logprobs : row.prompt_logprobs).push_back(std::move(*sampled.logprobs));
 }
 
 }  // namespace peng::engine

@@ -7,10 +7,13 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "backend/backend.h"
+#include "base/thread_pool.h"
 #include "engine/batch_builder.h"
 #include "engine/executor.h"
 #include "engine/request_state.h"
@@ -28,8 +31,10 @@ int64_t ScratchBytes(const models::Model& model, backend::Backend& backend, int 
 // throws is reported by its Collect; the steps behind it run.
 class ModelExecutor : public Executor {
  public:
-  // All outlive the executor. `scratch_bytes` as ScratchBytes gives it.
-  ModelExecutor(const models::Model& model, backend::Backend& backend, backend::KvStore& kv, int64_t scratch_bytes);
+  // All outlive the executor. `scratch_bytes` as ScratchBytes gives it; `sampling_threads` sample the rows of a step,
+  // among them the executor's own.
+  ModelExecutor(const models::Model& model, backend::Backend& backend, backend::KvStore& kv, int64_t scratch_bytes,
+                int sampling_threads = 1);
   // Waits for the step that computes; drops what is queued.
   ~ModelExecutor() override;
 
@@ -46,7 +51,18 @@ class ModelExecutor : public Executor {
   void Run();
   Result RunStep(Ticket ticket, const sched::StepPlan& plan);
   std::vector<sched::SampledRow> SampleRows(const BuiltBatch& built, backend::Tensor logits);
-  void SampleRow(const LogitUse& use, sched::SampledRow& row);
+
+  // What one row of logits gave: a token, log-probabilities or both.
+  struct Sampled {
+    Draw draw;
+    std::optional<sched::PositionLogprobs> logprobs;
+  };
+  struct SamplingThread {
+    Sampler sampler;
+    std::vector<float> logits;  // one row on the host
+  };
+  Sampled SampleRow(const LogitUse& use, backend::Tensor logits, SamplingThread& thread);
+  void Take(const LogitUse& use, Sampled sampled, sched::SampledRow& row);
 
   const models::Model& model_;
   backend::Backend& backend_;
@@ -55,8 +71,8 @@ class ModelExecutor : public Executor {
   // Of the executor's thread alone.
   std::unique_ptr<backend::Arena> scratch_;
   RequestStates states_;
-  Sampler sampler_;
-  std::vector<float> logits_;  // one row on the host
+  base::ThreadPool sampling_pool_;
+  std::vector<SamplingThread> sampling_;  // one per worker of the pool
 
   std::mutex mutex_;  // of all below
   std::condition_variable launched_;

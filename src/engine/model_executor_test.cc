@@ -118,7 +118,8 @@ class ModelExecutorTest : public ::testing::Test {
     config.max_steps_in_flight = depth;
     const int64_t scratch = ScratchBytes(*model_, *backend_, 24, 8 + 5, kBlock);
     EXPECT_GE(scratch, int64_t{13} * kVocab * 4);
-    engine_ = std::make_unique<Engine>(config, std::make_unique<ModelExecutor>(*model_, *backend_, *kv_, scratch));
+    engine_ = std::make_unique<Engine>(
+        config, std::make_unique<ModelExecutor>(*model_, *backend_, *kv_, scratch, /*sampling_threads=*/depth));
   }
   static RequestSpec Spec(RequestId id, int prompt, int max_tokens) {
     RequestSpec spec;

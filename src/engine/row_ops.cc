@@ -8,13 +8,44 @@
 #include <functional>
 #include <limits>
 
-#include "base/math.h"
-
 namespace peng::engine {
 namespace {
 
 constexpr size_t kLanes = 16;
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
+
+constexpr float kSmallestExponent = -87.0f;  // below it, e^x is taken as 0: no subnormals
+
+// e^x for kSmallestExponent <= x <= 0 as base::PortableExp computes it, but without branches.
+inline float ExpInRange(float x) {
+  constexpr float kLog2E = 1.44269504088896341f;
+  constexpr float kLn2High = 0.693359375f;
+  constexpr float kLn2Low = -2.12194440e-4f;
+  constexpr float kRounder = 12582912.0f;
+  const float n = (x * kLog2E + kRounder) - kRounder;
+  const float r = (x - n * kLn2High) - n * kLn2Low;
+  float p = 1.9875691500e-4f;
+  p = p * r + 1.3981999507e-3f;
+  p = p * r + 8.3334519073e-3f;
+  p = p * r + 4.1665795894e-2f;
+  p = p * r + 1.6666665459e-1f;
+  p = p * r + 5.0000001201e-1f;
+  const float mantissa = (p * (r * r) + r) + 1.0f;
+  return mantissa * std::bit_cast<float>((static_cast<int32_t>(n) + 127) << 23);
+}
+
+// In three loops: in one, GCC makes a branch of the clamp and does not vectorize.
+void ExpChunk(const float* row, size_t n, float max, float* out) {
+  for (size_t i = 0; i < n; ++i) {
+    const float x = row[i] - max;
+    out[i] = x > kSmallestExponent ? x : kSmallestExponent;
+  }
+  for (size_t i = 0; i < n; ++i) out[i] = ExpInRange(out[i]);
+  for (size_t i = 0; i < n; ++i) {
+    const uint32_t keep = row[i] - max < kSmallestExponent ? 0u : ~0u;
+    out[i] = std::bit_cast<float>(std::bit_cast<uint32_t>(out[i]) & keep);
+  }
+}
 
 }  // namespace
 
@@ -50,13 +81,20 @@ int32_t IndexOf(std::span<const float> row, float value) {
 }
 
 double ExpRow(std::span<const float> row, float max, std::span<float> out) {
-  for (size_t i = 0; i < row.size(); ++i) out[i] = base::PortableExp(row[i] - max);
+  constexpr size_t kChunk = 1024;  // stays in the first cache over the loops
+  for (size_t begin = 0; begin < row.size(); begin += kChunk) {
+    ExpChunk(row.data() + begin, std::min(kChunk, row.size() - begin), max, out.data() + begin);
+  }
+  return Sum(out);
+}
+
+double Sum(std::span<const float> row) {
   double sum[kLanes] = {};
   const size_t whole = row.size() / kLanes * kLanes;
   for (size_t i = 0; i < whole; i += kLanes) {
-    for (size_t lane = 0; lane < kLanes; ++lane) sum[lane] += static_cast<double>(out[i + lane]);
+    for (size_t lane = 0; lane < kLanes; ++lane) sum[lane] += static_cast<double>(row[i + lane]);
   }
-  for (size_t i = whole; i < row.size(); ++i) sum[0] += static_cast<double>(out[i]);
+  for (size_t i = whole; i < row.size(); ++i) sum[0] += static_cast<double>(row[i]);
   double total = 0;
   for (const double s : sum) total += s;
   return total;

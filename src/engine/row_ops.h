@@ -19,7 +19,10 @@ RowMax ScanRow(std::span<const float> row);
 // The lowest index that holds `value`, which is in the row.
 int32_t IndexOf(std::span<const float> row, float value);
 
-// out[i] = e^(row[i] - max); returns the sum in double, added up in an order that depends on the size only.
+// The sum in double, added up in an order that depends on the size only.
+double Sum(std::span<const float> row);
+
+// out[i] = e^(row[i] - max), where no value is above max; returns the Sum of out.
 double ExpRow(std::span<const float> row, float max, std::span<float> out);
 
 // log(sum(e^row[i])) of a row whose largest value is `max`.

@@ -15,6 +15,29 @@ namespace {
 
 constexpr float kNever = -std::numeric_limits<float>::infinity();
 
+// Mass by distance from the largest value; the last bucket takes all that is farther than `range`.
+class Histogram {
+ public:
+  Histogram(float high, float range) : high_(high), scale_(kBuckets / range) {}
+  int BucketOf(float value) const {
+    const float place = (high_ - value) * scale_;
+    return place < kBuckets - 1 ? static_cast<int>(place) : kBuckets - 1;
+  }
+  void Add(float value, float weight) { mass_[BucketOf(value)] += static_cast<double>(weight); }
+  // The first bucket with which the mass reaches `target`; adds the mass of those before it to `before`.
+  int Crossing(double target, double& before) const {
+    int bucket = 0;
+    for (; bucket < kBuckets - 1 && before + mass_[bucket] < target; ++bucket) before += mass_[bucket];
+    return bucket;
+  }
+
+ private:
+  static constexpr int kBuckets = 256;
+  float high_;
+  float scale_;
+  std::array<double, kBuckets> mass_{};
+};
+
 double Uniform(const sched::SamplingParams& params, int32_t sample_index) {
   const std::array<uint32_t, 2> key = {static_cast<uint32_t>(params.seed), static_cast<uint32_t>(params.seed >> 32)};
   const auto words =
@@ -67,7 +90,8 @@ void Sampler::MakeCandidates(std::span<const float> row, float row_max, const sc
   max_ = row_max / temperature;
   if (params.min_p > 0) {
     const float min_p = static_cast<float>(params.min_p);
-    KeepIf([&](float value, int32_t) { return base::PortableExp(value - max_) >= min_p; });
+    const float near = max_ + std::log(min_p) - 1e-3f - 1e-6f * std::abs(max_);  // saves most of the exponentials
+    KeepIf([&](float value, int32_t) { return value >= near && base::PortableExp(value - max_) >= min_p; });
   }
   if (params.top_k > 0 && static_cast<size_t>(params.top_k) < values_.size()) {
     const float bar = KthLargest(values_, static_cast<size_t>(params.top_k), scratch_);
@@ -90,9 +114,9 @@ void Sampler::KeepIf(Keep keep) {
   for (size_t i = 0; i < values_.size(); ++i) {
     const float value = values_[i];
     const int32_t id = IdAt(i);
-    if (!keep(value, id)) continue;
     values_[kept] = value;
-    ids_[kept++] = id;
+    ids_[kept] = id;
+    kept += keep(value, id) ? 1 : 0;  // without a branch that nobody can predict
   }
   values_.resize(kept);
   ids_.resize(kept);
@@ -103,37 +127,33 @@ void Sampler::KeepIf(Keep keep) {
 // Finds the last one kept by ever finer histograms of the part where the mass crosses, and sorts only what is left of
 // it.
 void Sampler::CutTopP(double top_p) {
-  constexpr int kBuckets = 256;
   constexpr size_t kFewEnoughToSort = 256;
-  constexpr float kFirstRange = 32;  // nats below the best; the rest is the last bucket
   const double target = top_p * sum_;
   double before = 0;  // mass of what is surely kept
-  float high = max_;
-  float range = kFirstRange;
-  std::array<double, kBuckets> mass;
-  const auto bucket_of = [&](float value) {
-    const float place = (high - value) / range * kBuckets;
-    return place < kBuckets - 1 ? static_cast<int>(place) : kBuckets - 1;
-  };
-  bucket_.resize(values_.size());
-  for (size_t i = 0; i < bucket_.size(); ++i) bucket_[i] = static_cast<int32_t>(i);
-  while (true) {
-    mass.fill(0);
-    for (const int32_t i : bucket_) mass[bucket_of(values_[i])] += static_cast<double>(weights_[i]);
-    int crossing = 0;
-    for (; crossing < kBuckets - 1 && before + mass[crossing] < target; ++crossing) before += mass[crossing];
-    std::erase_if(bucket_, [&](int32_t i) { return bucket_of(values_[i]) != crossing || values_[i] == kNever; });
-    if (bucket_.size() <= kFewEnoughToSort) break;
-    const auto [low_it, high_it] = std::minmax_element(bucket_.begin(), bucket_.end(),
-                                                       [&](int32_t a, int32_t b) { return values_[a] < values_[b]; });
-    high = values_[*high_it];
-    range = high - values_[*low_it];
-    if (range == 0) break;
+  // Most of the vocabulary is far below the cut: the first histogram drops it in one pass.
+  Histogram histogram(max_, 32);
+  for (size_t i = 0; i < values_.size(); ++i) histogram.Add(values_[i], weights_[i]);
+  int crossing = histogram.Crossing(target, before);
+  KeepIf([&](float value, int32_t) { return value != kNever && histogram.BucketOf(value) <= crossing; });
+  weights_.resize(values_.size());
+  ExpRow(values_, max_, weights_);
+
+  bucket_.clear();
+  for (size_t i = 0; i < values_.size(); ++i) {
+    if (histogram.BucketOf(values_[i]) == crossing) bucket_.push_back(static_cast<int32_t>(i));
   }
+  while (bucket_.size() > kFewEnoughToSort) {
+    const auto [low, high] = std::minmax_element(bucket_.begin(), bucket_.end(),
+                                                 [&](int32_t a, int32_t b) { return values_[a] < values_[b]; });
+    if (values_[*low] == values_[*high]) break;
+    Histogram finer(values_[*high], values_[*high] - values_[*low]);
+    for (const int32_t i : bucket_) finer.Add(values_[i], weights_[i]);
+    crossing = finer.Crossing(target, before);
+    std::erase_if(bucket_, [&](int32_t i) { return finer.BucketOf(values_[i]) != crossing; });
+  }
+  if (bucket_.empty()) return;  // by rounding; then all that was before it is kept
   std::sort(bucket_.begin(), bucket_.end(),
             [&](int32_t a, int32_t b) { return values_[a] != values_[b] ? values_[a] > values_[b] : a > b; });
-  // Rounding may leave the crossing's bucket empty; then all that was before it is kept.
-  if (bucket_.empty()) return;
   size_t last = 0;
   for (; last + 1 < bucket_.size(); ++last) {
     before += static_cast<double>(weights_[bucket_[last]]);
@@ -152,10 +172,7 @@ int32_t Sampler::DrawCandidate(double uniform) const {
   size_t last = 0;  // the last candidate that has a weight: rounding may end the walk short of the target
   for (size_t begin = 0; begin < weights_.size(); begin += kChunk) {
     const size_t end = std::min(begin + kChunk, weights_.size());
-    double lanes[8] = {};
-    for (size_t i = begin; i < end; ++i) lanes[i % 8] += static_cast<double>(weights_[i]);
-    double chunk = 0;
-    for (const double lane : lanes) chunk += lane;
+    const double chunk = Sum(std::span(weights_).subspan(begin, end - begin));
     if (before + chunk < target && end < weights_.size()) {
       before += chunk;
       if (chunk > 0) last = end - 1;

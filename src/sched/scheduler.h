@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -26,6 +27,11 @@ struct SchedulerConfig {
   bool strict_prefix_reuse = false;  // --batch-invariant=strict
   std::vector<uint8_t> hash_seed;    // random per process
 };
+
+// Rows of one step whose logits are wanted, at most: every sequence samples once, and the rows of prompt_logprobs.
+inline int MaxLogitRows(const SchedulerConfig& c) {
+  return std::min(c.max_num_batched_tokens, c.max_num_seqs + c.max_prompt_logprob_rows);
+}
 
 // What happened to a request: tokens for its stream, and its end.
 struct RequestEvent {
