@@ -36,12 +36,12 @@ enum class LhsType : uint8_t {
 //   half sums    int16 [cols / 16][2]    the same per 16 columns
 struct A8G32Row {
   int64_t cols = 0;
-  static constexpr int64_t Align(int64_t bytes) { return (bytes + 63) / 64 * 64; }
-  constexpr int64_t scales_offset() const { return Align(cols); }
-  constexpr int64_t scaled_sums_offset() const { return scales_offset() + Align(cols / 8); }
-  constexpr int64_t pair_sums_offset() const { return scaled_sums_offset() + Align(cols / 8); }
-  constexpr int64_t half_sums_offset() const { return pair_sums_offset() + Align(cols / 8); }
-  constexpr int64_t bytes() const { return half_sums_offset() + Align(cols / 4); }
+  [[gnu::always_inline]] static constexpr int64_t Align(int64_t bytes) { return (bytes + 63) / 64 * 64; }
+  [[gnu::always_inline]] constexpr int64_t scales_offset() const { return Align(cols); }
+  [[gnu::always_inline]] constexpr int64_t scaled_sums_offset() const { return scales_offset() + Align(cols / 8); }
+  [[gnu::always_inline]] constexpr int64_t pair_sums_offset() const { return scaled_sums_offset() + Align(cols / 8); }
+  [[gnu::always_inline]] constexpr int64_t half_sums_offset() const { return pair_sums_offset() + Align(cols / 8); }
+  [[gnu::always_inline]] constexpr int64_t bytes() const { return half_sums_offset() + Align(cols / 4); }
 };
 
 // One row of the kernel registry: a plain description with functions that own neither threads nor memory.

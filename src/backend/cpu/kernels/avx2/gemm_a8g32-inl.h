@@ -70,9 +70,10 @@ inline __m256i HighNibbles(__m256i v) { return _mm256_and_si256(_mm256_srli_epi1
 
 inline __m256i AddPairs(__m256i sums) { return _mm256_madd_epi16(sums, _mm256_set1_epi16(1)); }
 
-// Hides from the compiler that `p` is a pointer it has seen: keeps it from holding what it loaded there in registers
-// that it does not have, which ends in a copy on the stack.
-inline const std::byte* Opaque(const std::byte* p) {
+// Hides from the compiler that `p` is a pointer it has seen: keeps it from holding what lies there in registers that it
+// does not have, which ends in copies on the stack.
+template <typename T>
+inline T* Opaque(T* p) {
   asm("" : "+r"(p));
   return p;
 }
@@ -80,8 +81,9 @@ inline const std::byte* Opaque(const std::byte* p) {
 // acc += byte products of w and a. Fixes the place of the addition: left alone, GCC regroups long sums, which needs all
 // products at once and more registers than there are.
 [[gnu::always_inline]] inline void AddByteProducts(__m256i w, __m256i a, __m256i& acc) {
-  acc = _mm256_add_epi16(acc, _mm256_maddubs_epi16(w, a));
-  asm("" : "+x"(acc));
+  __m256i sum = _mm256_add_epi16(acc, _mm256_maddubs_epi16(w, a));
+  asm("" : "+x"(sum));
+  acc = sum;
 }
 
 inline void PrefetchBytes(const std::byte* p, int64_t bytes) {
@@ -103,10 +105,13 @@ template <int M, int kSteps>
   });
 }
 
-// out[0..7] += float(dot) * scale
-inline void AddScaled(__m256i dot, __m256 scale, float* out) {
-  _mm256_storeu_ps(out, _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot), scale, _mm256_loadu_ps(out)));
+// out[0..7] += a * b
+inline void AddProduct(__m256 a, __m256 b, float* out) {
+  _mm256_storeu_ps(out, _mm256_fmadd_ps(a, b, _mm256_loadu_ps(out)));
 }
+
+// out[0..7] += float(dot) * scale
+inline void AddScaled(__m256i dot, __m256 scale, float* out) { AddProduct(_mm256_cvtepi32_ps(dot), scale, out); }
 
 // Float sums of M lhs rows and one tile in `out`, which keeps them between blocks.
 template <int M>
@@ -129,20 +134,28 @@ template <int M>
 // A whole tile from packed memory.
 template <typename W, int M>
 void StreamTile(const Lhs& lhs, const std::byte* tile, int64_t groups, float* out, int64_t out_stride) {
-  __m256 acc[M][2];
-  Unroll<M>([&](auto i) { Unroll<2>([&](auto h) { acc[i][h] = _mm256_setzero_ps(); }); });
-  for (int64_t g = 0; g < groups; ++g) W::template AddGroup<M>(lhs, tile, g, acc);
-  Unroll<M>([&](auto i) { Unroll<2>([&](auto h) { _mm256_storeu_ps(out + i * out_stride + 8 * h, acc[i][h]); }); });
+  alignas(64) float memory[M][kTileRows];
+  float(*sums)[kTileRows] = Opaque(memory);
+  LoadSums<M>(true, out, out_stride, sums);
+  for (int64_t g = 0; g < groups; ++g) {
+    PrefetchBytes(W::Group(tile, g) + kPrefetch, W::kGroupBytes);
+    W::template AddGroup<M>(lhs, tile, g, sums);
+  }
+  StoreSums<M>(sums, out, out_stride);
 }
 
-// Groups [begin, end) of one tile from scratch.
+// Groups [begin, end) of one tile from scratch. Meanwhile requests the same number of groups of tile `next`, from group
+// `next_begin` on.
 template <typename W, int M>
-void UnpackedTile(const Lhs& lhs, const std::byte* unpacked, int64_t begin, int64_t end, float* out,
-                  int64_t out_stride) {
-  alignas(64) float sums[M][kTileRows];
+void UnpackedTile(const Lhs& lhs, const std::byte* unpacked, int64_t begin, int64_t end, const std::byte* next,
+                  int64_t next_begin, float* out, int64_t out_stride) {
+  alignas(64) float memory[M][kTileRows];
+  float(*sums)[kTileRows] = Opaque(memory);
   LoadSums<M>(begin == 0, out, out_stride, sums);
-  for (int64_t g = begin; g < end; ++g, unpacked += W::kUnpackedBytes)
+  for (int64_t g = begin; g < end; ++g, unpacked += W::kUnpackedBytes) {
+    PrefetchBytes(W::Group(next, next_begin + g - begin), W::kGroupBytes);
     W::template AddUnpacked<M>(lhs, unpacked, g, sums);
+  }
   StoreSums<M>(sums, out, out_stride);
 }
 
@@ -168,19 +181,25 @@ void Gemm(const std::byte* lhs, int64_t lhs_stride, int m, const std::byte* tile
   const int64_t groups = cols / packed::kGroup, tile_bytes = W::TileBytes(cols);
   if (m <= kMaxStreamRows) {
     const Lhs rows(lhs, lhs_stride, cols);
-    for (int t = 0; t < num_tiles; ++t)
-      WithRows(
-          m, [&]<int M>() { StreamTile<W, M>(rows, tiles + t * tile_bytes, groups, out + t * kTileRows, out_stride); });
+    for (int t = 0; t < num_tiles; ++t) {
+      const std::byte* tile = tiles + t * tile_bytes;
+      WithRows(m, [&]<int M>() { StreamTile<W, M>(rows, tile, groups, out + t * kTileRows, out_stride); });
+    }
     return;
   }
   for (int64_t begin = 0; begin < groups; begin += kBlockGroups) {
     const int64_t end = begin + kBlockGroups < groups ? begin + kBlockGroups : groups;
     for (int t = 0; t < num_tiles; ++t) {
-      W::Unpack(tiles + t * tile_bytes, begin, end, scratch);
+      const std::byte* tile = tiles + t * tile_bytes;
+      const bool last = t + 1 == num_tiles;
+      W::Unpack(tile, begin, end, scratch);
       for (int i = 0; i < m; i += kRows) {
         const Lhs rows(lhs + i * lhs_stride, lhs_stride, cols);
         float* sums = out + i * out_stride + t * kTileRows;
-        WithRows(m - i, [&]<int M>() { UnpackedTile<W, M>(rows, scratch, begin, end, sums, out_stride); });
+        WithRows(m - i, [&]<int M>() {
+          UnpackedTile<W, M>(rows, scratch, begin, end, last ? tiles : tile + tile_bytes, last ? end : begin, sums,
+                             out_stride);
+        });
       }
     }
   }

@@ -33,6 +33,7 @@ struct W4 {
   static constexpr int64_t kScales = 512, kMinimaFloats = 576, kUnpackedBytes = kMinima ? 640 : 576;
 
   static int64_t TileBytes(int64_t cols) { return cols / packed::kGroup * kGroupBytes; }
+  static const std::byte* Group(const std::byte* tile, int64_t g) { return tile + g * kGroupBytes; }
 
   // What to take off the int16 sums. They wrap at most in between: the end value, 16 products of magnitude up to
   // 8 * 127, fits.
@@ -42,9 +43,9 @@ struct W4 {
   }
 
   template <int M>
-  [[gnu::always_inline]] static void AddGroup(const Lhs& lhs, const std::byte* tile, int64_t g, __m256 acc[M][2]) {
-    const std::byte* group = tile + g * kGroupBytes;
-    PrefetchBytes(group + kPrefetch, kGroupBytes);
+  [[gnu::always_inline]] static void AddGroup(const Lhs& lhs, const std::byte* tile, int64_t g,
+                                              float sums[M][kTileRows]) {
+    const std::byte* group = Group(tile, g);
     Unroll<2>([&](auto h) {
       const Nibbles codes(group + kCodesOffset + 32 * h);
       const __m256 scales = LoadHalves(group + 16 * h);
@@ -52,10 +53,10 @@ struct W4 {
         const std::byte* a = Opaque(lhs.codes + i * lhs.stride + packed::kGroup * g);
         const __m256i dot = AddPairs(codes.Dot(a, Bias(lhs, i, g)));
         const __m256 scale = _mm256_mul_ps(scales, BroadcastFloat(lhs.scales + i * lhs.stride + 4 * g));
-        acc[i][h] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot), scale, acc[i][h]);
+        AddScaled(dot, scale, sums[i] + 8 * h);
         if constexpr (kMinima) {
           const __m256 minima = LoadHalves(group + packed::kW4MMinimaOffset + 16 * h);
-          acc[i][h] = _mm256_fmadd_ps(minima, BroadcastFloat(lhs.scaled_sums + i * lhs.stride + 4 * g), acc[i][h]);
+          AddProduct(minima, BroadcastFloat(lhs.scaled_sums + i * lhs.stride + 4 * g), sums[i] + 8 * h);
         }
       });
     });
@@ -63,8 +64,7 @@ struct W4 {
 
   static void Unpack(const std::byte* tile, int64_t begin, int64_t end, std::byte* out) {
     for (int64_t g = begin; g < end; ++g, out += kUnpackedBytes) {
-      const std::byte* group = tile + g * kGroupBytes;
-      PrefetchBytes(group + kPrefetch, kGroupBytes);
+      const std::byte* group = Group(tile, g);
       Unroll<2>([&](auto h) {
         const Nibbles codes(group + kCodesOffset + 32 * h);
         Unroll<8>([&](auto j) { Store(out + 64 * j + 32 * h, codes.v[j]); });
@@ -88,7 +88,7 @@ struct W4 {
         if constexpr (kMinima) {
           const __m256 scaled_sum = BroadcastFloat(lhs.scaled_sums + i * lhs.stride + 4 * g);
           const __m256 minima = LoadFloats(weights + kMinimaFloats + 32 * h);
-          _mm256_store_ps(sums[i] + 8 * h, _mm256_fmadd_ps(minima, scaled_sum, _mm256_load_ps(sums[i] + 8 * h)));
+          AddProduct(minima, scaled_sum, sums[i] + 8 * h);
         }
       });
     });

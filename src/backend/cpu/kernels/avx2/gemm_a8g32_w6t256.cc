@@ -51,6 +51,8 @@ struct W6T256 {
   // as SubScales() gives them, [part][half of the rows]; float scales [16].
   static constexpr int64_t kPart = 256, kSubScales = 512, kScales = 640, kUnpackedBytes = 704;
 
+  static constexpr int64_t kGroupBytes = packed::kW6GroupBytes;
+
   static int64_t TileBytes(int64_t cols) { return cols / packed::kW6BlockCols * packed::kW6BlockBytes; }
 
   static const std::byte* Block(const std::byte* tile, int64_t g) { return tile + g / 8 * packed::kW6BlockBytes; }
@@ -64,9 +66,9 @@ struct W6T256 {
   }
 
   template <int M>
-  [[gnu::always_inline]] static void AddGroup(const Lhs& lhs, const std::byte* tile, int64_t g, __m256 acc[M][2]) {
+  [[gnu::always_inline]] static void AddGroup(const Lhs& lhs, const std::byte* tile, int64_t g,
+                                              float sums[M][kTileRows]) {
     const std::byte* group = Group(tile, g);
-    PrefetchBytes(group + kPrefetch, packed::kW6GroupBytes);
     Unroll<2>([&](auto h) {
       __m256i dot[M];
       Unroll<2>([&](auto part) {
@@ -81,7 +83,7 @@ struct W6T256 {
       const __m256 scales = LoadHalves(Block(tile, g) + 16 * h);
       Unroll<M>([&](auto i) {
         const __m256 scale = _mm256_mul_ps(scales, BroadcastFloat(lhs.scales + i * lhs.stride + 4 * g));
-        acc[i][h] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot[i]), scale, acc[i][h]);
+        AddScaled(dot[i], scale, sums[i] + 8 * h);
       });
     });
   }
@@ -89,7 +91,6 @@ struct W6T256 {
   static void Unpack(const std::byte* tile, int64_t begin, int64_t end, std::byte* out) {
     for (int64_t g = begin; g < end; ++g, out += kUnpackedBytes) {
       const std::byte* group = Group(tile, g);
-      PrefetchBytes(group + kPrefetch, packed::kW6GroupBytes);
       Unroll<2>([&](auto h) {
         Unroll<2>([&](auto part) {
           const Codes codes(group, h, part);

@@ -11,7 +11,10 @@ struct W8G32 {
   // An unpacked group: for each half of the rows 8 steps of low and high parts of 8 rows x 4 codes; float scales [16].
   static constexpr int64_t kHalf = 512, kScales = 1024, kUnpackedBytes = 1088;
 
-  static int64_t TileBytes(int64_t cols) { return cols / packed::kGroup * packed::kW8GroupBytes; }
+  static constexpr int64_t kGroupBytes = packed::kW8GroupBytes;
+
+  static int64_t TileBytes(int64_t cols) { return cols / packed::kGroup * kGroupBytes; }
+  static const std::byte* Group(const std::byte* tile, int64_t g) { return tile + g * kGroupBytes; }
 
   // c + 128 of 8 rows (half h) and the columns of vector j.
   static __m256i Codes(const std::byte* group, int j, int h) {
@@ -30,36 +33,35 @@ struct W8G32 {
   }
 
   template <int M>
-  [[gnu::always_inline]] static void AddGroup(const Lhs& lhs, const std::byte* tile, int64_t g, __m256 acc[M][2]) {
-    const std::byte* group = tile + g * packed::kW8GroupBytes;
-    PrefetchBytes(group + kPrefetch, packed::kW8GroupBytes);
+  [[gnu::always_inline]] static void AddGroup(const Lhs& lhs, const std::byte* tile, int64_t g,
+                                              float sums[M][kTileRows]) {
+    const std::byte* group = Group(tile, g);
     Unroll<2>([&](auto h) {
-      __m256i sums[M][2];
+      __m256i acc[M][2];
       Unroll<M>([&](auto i) {
-        sums[i][0] = _mm256_setzero_si256();
-        sums[i][1] = HighStart(lhs, i, g);
+        acc[i][0] = _mm256_setzero_si256();
+        acc[i][1] = HighStart(lhs, i, g);
       });
       const std::byte* a = Opaque(lhs.codes + packed::kGroup * g);
       Unroll<8>([&](auto j) {
         const __m256i raw = Codes(group, j, h), low = LowNibbles(raw), high = HighNibbles(raw);
         Unroll<M>([&](auto i) {
           const __m256i codes = Broadcast32(a + i * lhs.stride + 4 * j);
-          AddByteProducts(low, codes, sums[i][0]);
-          AddByteProducts(high, codes, sums[i][1]);
+          AddByteProducts(low, codes, acc[i][0]);
+          AddByteProducts(high, codes, acc[i][1]);
         });
       });
       const __m256 scales = LoadHalves(group + 16 * h);
       Unroll<M>([&](auto i) {
         const __m256 scale = _mm256_mul_ps(scales, BroadcastFloat(lhs.scales + i * lhs.stride + 4 * g));
-        acc[i][h] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(Combine(sums[i][0], sums[i][1])), scale, acc[i][h]);
+        AddScaled(Combine(acc[i][0], acc[i][1]), scale, sums[i] + 8 * h);
       });
     });
   }
 
   static void Unpack(const std::byte* tile, int64_t begin, int64_t end, std::byte* out) {
     for (int64_t g = begin; g < end; ++g, out += kUnpackedBytes) {
-      const std::byte* group = tile + g * packed::kW8GroupBytes;
-      PrefetchBytes(group + kPrefetch, packed::kW8GroupBytes);
+      const std::byte* group = Group(tile, g);
       Unroll<2>([&](auto h) {
         Unroll<8>([&](auto j) {
           const __m256i raw = Codes(group, j, h);
