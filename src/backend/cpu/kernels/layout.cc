@@ -106,28 +106,25 @@ void PackRow(Layout layout, const std::byte* in, int64_t cols, int row, std::byt
   }
 }
 
-// The value of an element of a float layout.
-float Element(Layout layout, const std::byte* p) {
-  if (layout == Layout::kF32) return LoadAs<float>(p);
-  return layout == Layout::kF16 ? base::F16ToF32(LoadAs<uint16_t>(p)) : base::BF16ToF32(LoadAs<uint16_t>(p));
-}
-
 // The values of group `g`, out[c][row]. Codes are signed where the layout has no minimum.
 template <typename Codes>
 void UnpackGroup(const std::byte* tile, int64_t g, float* out) {
-  int16_t codes[packed::kGroup][kTileRows];
+  GroupCodes codes;
   float scales[kTileRows], minima[kTileRows] = {};
   const std::byte* group = Codes::Group(tile, g);
   Codes::Decode(group, codes);
   Codes::Scales(tile, g, scales);
   if constexpr (Codes::kHasMinima) Codes::Minima(group, minima);
-  for (int c = 0; c < packed::kGroup; ++c) {
+  for (int half = 0; half < 2; ++half) {
+    float half_scales[kTileRows];
     for (int r = 0; r < kTileRows; ++r) {
-      float scale = scales[r];
-      if constexpr (Codes::kHasSubScales) scale *= static_cast<float>(Codes::SubScale(group, c / 16, r));
-      float value = scale * static_cast<float>(codes[c][r]);
-      if constexpr (Codes::kHasMinima) value += minima[r];
-      out[c * kTileRows + r] = value;
+      half_scales[r] = scales[r];
+      if constexpr (Codes::kHasSubScales) half_scales[r] *= static_cast<float>(Codes::SubScale(group, half, r));
+    }
+    for (int c = 16 * half; c < 16 * half + 16; ++c) {
+      RowF32 values = __builtin_convertvector(codes.column[c], RowF32) * LoadAs<RowF32>(half_scales);
+      if constexpr (Codes::kHasMinima) values += LoadAs<RowF32>(minima);
+      std::memcpy(out + c * kTileRows, &values, sizeof values);
     }
   }
 }
@@ -180,9 +177,13 @@ void UnpackColumns(Layout layout, const std::byte* tile, int64_t begin, int64_t 
     default:
       break;
   }
-  const int64_t bytes = Info(layout).block_bytes / kTileRows;
+  const int64_t bytes = Info(layout).block_bytes / kTileRows, n = count * kTileRows;
   const std::byte* in = tile + begin * kTileRows * bytes;
-  for (int64_t i = 0; i < count * kTileRows; ++i) out[i] = Element(layout, in + i * bytes);
+  if (layout == Layout::kF32) std::memcpy(out, in, static_cast<size_t>(n * bytes));
+  if (layout == Layout::kF16)
+    for (int64_t i = 0; i < n; ++i) out[i] = base::F16ToF32(LoadAs<uint16_t>(in + i * bytes));
+  if (layout == Layout::kBF16)
+    for (int64_t i = 0; i < n; ++i) out[i] = base::BF16ToF32(LoadAs<uint16_t>(in + i * bytes));
 }
 
 void UnpackRow(Layout layout, const std::byte* tile, int row, int64_t cols, float* out) {

@@ -14,24 +14,33 @@
 namespace peng::backend::cpu {
 
 template <typename T>
-T LoadAs(const std::byte* p) {
+T LoadAs(const void* p) {
   T value;
   std::memcpy(&value, p, sizeof value);
   return value;
 }
 
+// One value of each of the 16 rows of a tile; GCC and Clang map these types to the vectors that the machine has.
+using RowI16 = int16_t __attribute__((vector_size(2 * kTileRows)));
+using RowI32 = int32_t __attribute__((vector_size(4 * kTileRows)));
+using RowF32 = float __attribute__((vector_size(4 * kTileRows)));
+
+// Codes of a group, one vector per column.
+struct GroupCodes {
+  RowI16 column[packed::kGroup];
+};
+
 inline void LoadHalves(const std::byte* p, float out[kTileRows]) {
   for (int r = 0; r < kTileRows; ++r) out[r] = base::F16ToF32(LoadAs<uint16_t>(p + 2 * r));
 }
 
-// Codes of 4 vectors: low nibbles columns 4j.., high nibbles 16 + 4j... `bias` is subtracted.
-inline void DecodeNibbles(const std::byte* vectors, int bias, int16_t codes[packed::kGroup][kTileRows]) {
-  const auto* bytes = reinterpret_cast<const uint8_t*>(vectors);
-  for (int c = 0; c < 16; ++c) {
-    for (int r = 0; r < kTileRows; ++r) {
-      const int byte = bytes[c / 4 * packed::kVectorBytes + 4 * r + c % 4];
-      codes[c][r] = static_cast<int16_t>((byte & 15) - bias);
-      codes[c + 16][r] = static_cast<int16_t>((byte >> 4) - bias);
+// Byte i of the 32-bit elements of vector j belongs to column 4j + i, whole or as two nibbles.
+inline void DecodeNibbles(const std::byte* vectors, int16_t bias, GroupCodes& codes) {
+  for (int j = 0; j < 4; ++j) {
+    const auto words = LoadAs<RowI32>(vectors + j * packed::kVectorBytes);
+    for (int i = 0; i < 4; ++i) {
+      codes.column[4 * j + i] = __builtin_convertvector((words >> (8 * i)) & 15, RowI16) - bias;
+      codes.column[16 + 4 * j + i] = __builtin_convertvector((words >> (8 * i + 4)) & 15, RowI16) - bias;
     }
   }
 }
@@ -40,10 +49,10 @@ inline void DecodeNibbles(const std::byte* vectors, int bias, int16_t codes[pack
 
 struct W4Codes {
   static constexpr bool kHasMinima = false, kHasSubScales = false;
-  static constexpr int kMaxSum = 32;  // 32 * 8 * 127 = 32512
+  static constexpr int kMaxSum = 16;  // 16 * 8 * 127 = 16256; twice as many fit, but compilers unroll 16
   static const std::byte* Group(const std::byte* tile, int64_t g) { return tile + g * packed::kW4GroupBytes; }
   static void Scales(const std::byte* tile, int64_t g, float out[kTileRows]) { LoadHalves(Group(tile, g), out); }
-  static void Decode(const std::byte* group, int16_t codes[packed::kGroup][kTileRows]) {
+  static void Decode(const std::byte* group, GroupCodes& codes) {
     DecodeNibbles(group + packed::kW4CodesOffset, 8, codes);
   }
 };
@@ -56,7 +65,7 @@ struct W4MCodes {
   static void Minima(const std::byte* group, float out[kTileRows]) {
     LoadHalves(group + packed::kW4MMinimaOffset, out);
   }
-  static void Decode(const std::byte* group, int16_t codes[packed::kGroup][kTileRows]) {
+  static void Decode(const std::byte* group, GroupCodes& codes) {
     DecodeNibbles(group + packed::kW4MCodesOffset, 0, codes);
   }
 };
@@ -66,10 +75,12 @@ struct W8Codes {
   static constexpr int kMaxSum = 2;  // 2 * 128 * 127 = 32512
   static const std::byte* Group(const std::byte* tile, int64_t g) { return tile + g * packed::kW8GroupBytes; }
   static void Scales(const std::byte* tile, int64_t g, float out[kTileRows]) { LoadHalves(Group(tile, g), out); }
-  static void Decode(const std::byte* group, int16_t codes[packed::kGroup][kTileRows]) {
-    const auto* bytes = reinterpret_cast<const int8_t*>(group + packed::kW8CodesOffset);
-    for (int c = 0; c < packed::kGroup; ++c)
-      for (int r = 0; r < kTileRows; ++r) codes[c][r] = bytes[c / 4 * packed::kVectorBytes + 4 * r + c % 4];
+  static void Decode(const std::byte* group, GroupCodes& codes) {
+    for (int j = 0; j < 8; ++j) {
+      const auto words = LoadAs<RowI32>(group + packed::kW8CodesOffset + j * packed::kVectorBytes);
+      for (int i = 0; i < 4; ++i)
+        codes.column[4 * j + i] = __builtin_convertvector((words << (24 - 8 * i)) >> 24, RowI16);
+    }
   }
 };
 
@@ -85,14 +96,13 @@ struct W6Codes {
   static int SubScale(const std::byte* group, int half, int row) {
     return static_cast<int8_t>(group[half * kTileRows + row]);
   }
-  static void Decode(const std::byte* group, int16_t codes[packed::kGroup][kTileRows]) {
+  static void Decode(const std::byte* group, GroupCodes& codes) {
     DecodeNibbles(group + packed::kW6LowOffset, 32, codes);
-    const auto* high = reinterpret_cast<const uint8_t*>(group + packed::kW6HighOffset);
-    for (int c = 0; c < packed::kGroup; ++c) {
-      for (int r = 0; r < kTileRows; ++r) {
-        const int pair = (high[c / 16 * packed::kVectorBytes + 4 * r + c % 4] >> (c % 16 / 4 * 2)) & 3;
-        codes[c][r] = static_cast<int16_t>(codes[c][r] + 16 * pair);
-      }
+    for (int p = 0; p < 2; ++p) {
+      const auto words = LoadAs<RowI32>(group + packed::kW6HighOffset + p * packed::kVectorBytes);
+      for (int q = 0; q < 4; ++q)
+        for (int i = 0; i < 4; ++i)
+          codes.column[16 * p + 4 * q + i] += __builtin_convertvector(((words >> (8 * i + 2 * q)) & 3) << 4, RowI16);
     }
   }
 };

@@ -6,29 +6,28 @@
 namespace peng::backend::cpu::portable {
 namespace {
 
-// Adds the products of `count` columns to int32 sums by way of int16 sums, which cannot overflow for kMaxSum products.
+// Dot of `count` columns with lhs codes by way of int16 sums, which cannot overflow for kMaxSum products.
 template <int kMaxSum>
-void Dot(const int8_t* a, const int16_t codes[][kTileRows], int count, int32_t sums[kTileRows]) {
+void AddDot(const int8_t* a, const RowI16* columns, int count, RowI32& sums) {
   for (int begin = 0; begin < count; begin += kMaxSum) {
-    int16_t partial[kTileRows] = {};
-    for (int c = begin; c < begin + kMaxSum; ++c)
-      for (int r = 0; r < kTileRows; ++r) partial[r] = static_cast<int16_t>(partial[r] + codes[c][r] * a[c]);
-    for (int r = 0; r < kTileRows; ++r) sums[r] += partial[r];
+    RowI16 partial = {};
+    for (int c = begin; c < begin + kMaxSum; ++c) partial += columns[c] * static_cast<int16_t>(a[c]);
+    sums += __builtin_convertvector(partial, RowI32);
   }
 }
 
 // The exact integer dot of a group with 32 codes of an lhs row.
 template <typename Codes>
-void GroupDot(const std::byte* group, const int16_t codes[packed::kGroup][kTileRows], const int8_t* a,
-              int32_t sums[kTileRows]) {
+void GroupDot(const std::byte* group, const GroupCodes& codes, const int8_t* a, RowI32& sums) {
   if constexpr (Codes::kHasSubScales) {
     for (int half = 0; half < 2; ++half) {
-      int32_t part[kTileRows] = {};
-      Dot<Codes::kMaxSum>(a + 16 * half, codes + 16 * half, 16, part);
-      for (int r = 0; r < kTileRows; ++r) sums[r] += part[r] * Codes::SubScale(group, half, r);
+      RowI32 part = {}, scales;
+      AddDot<Codes::kMaxSum>(a + 16 * half, codes.column + 16 * half, 16, part);
+      for (int r = 0; r < kTileRows; ++r) scales[r] = Codes::SubScale(group, half, r);
+      sums += part * scales;
     }
   } else {
-    Dot<Codes::kMaxSum>(a, codes, packed::kGroup, sums);
+    AddDot<Codes::kMaxSum>(a, codes.column, packed::kGroup, sums);
   }
 }
 
@@ -38,13 +37,13 @@ void AddGroup(const std::byte* lhs, int64_t lhs_stride, int m, const std::byte* 
               float* out, int64_t out_stride) {
   const A8G32Row row{cols};
   const std::byte* group = Codes::Group(tile, g);
-  int16_t codes[packed::kGroup][kTileRows];
+  GroupCodes codes;
   float scales[kTileRows], minima[kTileRows];
   Codes::Decode(group, codes);
   Codes::Scales(tile, g, scales);
   if constexpr (Codes::kHasMinima) Codes::Minima(group, minima);
   for (int i = 0; i < m; ++i, lhs += lhs_stride, out += out_stride) {
-    int32_t sums[kTileRows] = {};
+    RowI32 sums = {};
     GroupDot<Codes>(group, codes, reinterpret_cast<const int8_t*>(lhs) + g * packed::kGroup, sums);
     const float a_scale = LoadAs<float>(lhs + row.scales_offset() + 4 * g);
     for (int r = 0; r < kTileRows; ++r) out[r] += static_cast<float>(sums[r]) * (scales[r] * a_scale);

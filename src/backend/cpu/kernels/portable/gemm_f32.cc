@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <cstring>
 
+#include "backend/cpu/kernels/packed_codes.h"
 #include "backend/cpu/kernels/portable/gemm.h"
 #include "backend/cpu/kernels/unpack.h"
 
@@ -10,13 +12,17 @@ namespace {
 // Columns that are unpacked at a time; 64 * 16 floats stay in the L1 cache while every lhs row passes.
 constexpr int64_t kBlockCols = 64;
 
-// Adds `count` columns of unpacked weights [count][16] to the sums of one lhs row.
-void AddColumns(const float* x, const float* weights, int64_t count, float* out) {
-  float sums[kTileRows];
-  std::copy_n(out, kTileRows, sums);
-  for (int64_t c = 0; c < count; ++c, weights += kTileRows)
-    for (int r = 0; r < kTileRows; ++r) sums[r] += x[c] * weights[r];
-  std::copy_n(sums, kTileRows, out);
+// Adds `count` columns of unpacked weights [count][16] to the sums of N lhs rows.
+template <int N>
+void AddColumns(const std::byte* x, int64_t stride, const float* weights, int64_t count, float* out,
+                int64_t out_stride) {
+  RowF32 sums[N];
+  for (int i = 0; i < N; ++i) sums[i] = LoadAs<RowF32>(out + i * out_stride);
+  for (int64_t c = 0; c < count; ++c, weights += kTileRows) {
+    const RowF32 w = LoadAs<RowF32>(weights);
+    for (int i = 0; i < N; ++i) sums[i] += w * reinterpret_cast<const float*>(x + i * stride)[c];
+  }
+  for (int i = 0; i < N; ++i) std::memcpy(out + i * out_stride, &sums[i], sizeof sums[i]);
 }
 
 }  // namespace
@@ -31,8 +37,11 @@ void GemmF32(const std::byte* lhs, int64_t lhs_stride, int m, const std::byte* t
     for (int64_t c = 0; c < cols; c += kBlockCols) {
       const int64_t count = std::min(kBlockCols, cols - c);
       UnpackColumns(kLayout, tiles, c, count, weights);
-      for (int i = 0; i < m; ++i)
-        AddColumns(reinterpret_cast<const float*>(lhs + i * lhs_stride) + c, weights, count, out + i * out_stride);
+      const std::byte* x = lhs + c * static_cast<int64_t>(sizeof(float));
+      int i = 0;
+      for (; i + 2 <= m; i += 2)
+        AddColumns<2>(x + i * lhs_stride, lhs_stride, weights, count, out + i * out_stride, out_stride);
+      if (i < m) AddColumns<1>(x + i * lhs_stride, lhs_stride, weights, count, out + i * out_stride, out_stride);
     }
   }
 }
