@@ -360,8 +360,8 @@ void LoadConfigFile(const std::string& path, ServeOptions* options) {
 }
 
 ServeOptions ResolveServeOptions(const std::map<std::string, std::vector<std::string>>& flags,
-                                 const Settings& environment) {
-  ServeOptions options;
+                                 const Settings& environment, ServeOptions defaults) {
+  ServeOptions options = std::move(defaults);
   std::string config;
   if (const std::string* path = FindVariable(environment, "PENG_CONFIG")) config = *path;
   if (const auto flag = flags.find("config"); flag != flags.end() && !flag->second.empty()) config = flag->second[0];

@@ -96,8 +96,9 @@ void LoadConfigFile(const std::string& path, ServeOptions* options);
 // All sources together: a flag beats the environment, that beats the config file, that beats the default. `flags` has
 // the flags that were given, by name without dashes, with their values; "config" (or PENG_CONFIG) names the file.
 // Unknown PENG_ variables are logged as warnings.
+// `defaults` is where a command's own defaults differ.
 ServeOptions ResolveServeOptions(const std::map<std::string, std::vector<std::string>>& flags,
-                                 const Settings& environment);
+                                 const Settings& environment, ServeOptions defaults = {});
 
 // Where models are cached: $PENG_HOME, else ~/.cache/peng.
 std::string PengHome(const Settings& environment);

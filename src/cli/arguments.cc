@@ -6,8 +6,10 @@
 #include <cstdio>
 #include <map>
 #include <string_view>
+#include <utility>
 
 #include "base/error.h"
+#include "base/log.h"
 
 namespace peng::cli {
 namespace {
@@ -28,7 +30,6 @@ void AddServeOption(CLI::App& app, const OptionSpec& spec, GivenFlags& given) {
   if (const std::string fallback = spec.default_text(); !fallback.empty()) help += " [" + fallback + "]";
   const std::string name = spec.name;
   if (spec.is_bool()) {
-    const std::string names = spec.flag() + ",!--no-" + name;
     app.add_flag_callback(
            spec.flag(), [&given, name] { given[name] = {"true"}; }, help)
         ->group("Settings");
@@ -55,18 +56,29 @@ void AddFlag(CLI::App& app, const Flag& flag) {
   option->required(flag.required);
 }
 
-// The flag that a word which nobody knows is closest to.
-std::string UnknownFlagAction(const std::string& word, bool serve_options) {
-  const std::string name = word.substr(std::min(word.find_first_not_of('-'), word.size()));
-  const std::string nearest = serve_options ? base::NearestOption(name.substr(0, name.find('='))) : "";
-  return nearest.empty() ? "see --help" : "did you mean --" + nearest + "?";
+// One of the choices that the option's table allows.
+base::LogLevel LevelOf(const std::string& name) {
+  if (name == "debug") return base::LogLevel::kDebug;
+  if (name == "warning") return base::LogLevel::kWarning;
+  if (name == "error") return base::LogLevel::kError;
+  return base::LogLevel::kInfo;
+}
+
+// A misspelt flag is named itself: left to the parser, it would be what is wrong with the flag before it.
+void CheckKnown(const CLI::App& app, const std::string& word, const CommandLine& line) {
+  if (word.rfind("--", 0) != 0 || word.size() == 2) return;
+  const std::string flag = word.substr(0, word.find('='));
+  if (app.get_option_no_throw(flag) != nullptr) return;
+  const std::string nearest = line.serve_options ? base::NearestOption(flag.substr(2)) : "";
+  throw base::Error(base::ErrorKind::kUsage, base::Printable(flag, 80),
+                    std::string("is no flag of peng ") + line.command,
+                    nearest.empty() ? "see --help" : "did you mean --" + nearest + "?");
 }
 
 }  // namespace
 
 std::optional<base::ServeOptions> ParseArguments(const CommandLine& line, int argc, char** argv) {
   CLI::App app(line.summary, std::string("peng ") + line.command);
-  app.allow_extras();
   GivenFlags given;
   for (const Flag& flag : line.flags) AddFlag(app, flag);
   if (line.serve_options) {
@@ -79,20 +91,21 @@ std::optional<base::ServeOptions> ParseArguments(const CommandLine& line, int ar
   std::vector<std::string> words;
   for (int i = argc - 1; i >= 0; --i) words.push_back(Normalize(argv[i]));  // CLI11 takes them from the back
   try {
+    for (auto word = words.rbegin(); word != words.rend(); ++word) CheckKnown(app, *word, line);
     app.parse(words);
   } catch (const CLI::CallForHelp&) {
     std::fputs(app.help().c_str(), stdout);
     return std::nullopt;
   } catch (const CLI::ParseError& e) {
-    throw base::Error(base::ErrorKind::kUsage, std::string("peng ") + line.command, e.what(), "see --help");
-  }
-  if (const std::vector<std::string> rest = app.remaining(); !rest.empty()) {
-    throw base::Error(base::ErrorKind::kUsage, base::Printable(rest[0], 80),
-                      "is not known to peng " + std::string(line.command),
-                      UnknownFlagAction(rest[0], line.serve_options));
+    throw base::Error(base::ErrorKind::kUsage, std::string("peng ") + line.command, base::Printable(e.what()),
+                      "see --help");
   }
   if (!line.serve_options) return base::ServeOptions();
-  return base::ResolveServeOptions(given, base::PengEnvironment());
+  base::ServeOptions defaults;
+  if (line.quiet) defaults.log_level = "warning";
+  const base::ServeOptions options = base::ResolveServeOptions(given, base::PengEnvironment(), std::move(defaults));
+  base::SetLogLevel(LevelOf(options.log_level));
+  return options;
 }
 
 }  // namespace peng::cli

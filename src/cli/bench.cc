@@ -30,6 +30,7 @@ int Bench(int argc, char** argv) {
   line.flags.push_back({"--batch-size", "sequences (decode)", &batch_size});
   line.flags.push_back({"--num-iters", "measurements", &repeats});
   line.flags.push_back({"--json", "print JSON", &json});
+  line.quiet = true;
   const auto options = ParseArguments(line, argc, argv);
   if (!options) return 0;
   if (what != "prefill" && what != "decode") {

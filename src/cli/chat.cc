@@ -87,6 +87,7 @@ int Chat(int argc, char** argv) {
   line.flags.push_back({"-q,--quick", "ask this one question and end", &quick});
   line.flags.push_back({"--system-prompt", "instructions before the conversation", &system_prompt});
   line.flags.push_back({"--stats", "print tokens and speed after each reply", &stats});
+  line.quiet = true;
   const auto options = ParseArguments(line, argc, argv);
   if (!options) return 0;
 

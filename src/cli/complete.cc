@@ -18,6 +18,7 @@ int Complete(int argc, char** argv) {
   CommandLine line{"complete", "Continues a text; without --prompt, what comes from standard input.",
                    generation.Flags()};
   line.flags.push_back({"-p,--prompt,-q,--quick", "the text", &prompt});
+  line.quiet = true;
   const auto options = ParseArguments(line, argc, argv);
   if (!options) return 0;
   if (prompt.empty()) prompt.assign(std::istreambuf_iterator<char>(std::cin), {});

@@ -4,7 +4,6 @@
 #include <histedit.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <clocale>
 #include <cstdio>
 #include <cstdlib>
@@ -39,6 +38,9 @@ LineReader::LineReader(std::string prompt) : state_(std::make_unique<State>()) {
   el_set(state_->edit, EL_PROMPT, &State::Prompt);
   el_set(state_->edit, EL_EDITOR, "emacs");
   el_set(state_->edit, EL_HIST, history, state_->history);
+  // While a line is edited Ctrl-C is a key that drops the line; between lines it is a signal as everywhere.
+  el_set(state_->edit, EL_SETTY, "-d", "-isig", nullptr);
+  el_set(state_->edit, EL_BIND, "^C", "ed-start-over", nullptr);
 }
 
 LineReader::~LineReader() {
@@ -55,14 +57,8 @@ std::optional<std::string> LineReader::Read() {
     return line;
   }
   int length = 0;
-  errno = 0;
   const char* text = el_gets(state_->edit, &length);
-  if (text == nullptr || length <= 0) {
-    if (errno != EINTR) return std::nullopt;
-    std::fputc('\n', stdout);
-    el_reset(state_->edit);
-    return line;
-  }
+  if (text == nullptr || length <= 0) return std::nullopt;
   line.assign(text, std::strlen(text));
   while (!line.empty() && (line.back() == '\n' || line.back() == '\r')) line.pop_back();
   if (!line.empty()) {

@@ -20,6 +20,7 @@ int Perplexity(int argc, char** argv) {
   line.flags.push_back({"--window", "tokens of each independent window", &window});
   line.flags.push_back({"--phase", "compute the rows as \"prompt\" or as \"generated\" ones", &phase});
   line.flags.push_back({"--json", "print JSON", &json});
+  line.quiet = true;
   const auto options = ParseArguments(line, argc, argv);
   if (!options) return 0;
   if (phase != "prompt" && phase != "generated") {

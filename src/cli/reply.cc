@@ -42,7 +42,7 @@ class DeltaQueue {
 
 [[noreturn]] void Refuse(const api::Refusal& refusal) {
   const bool caller = refusal.kind == api::Refusal::Kind::kInvalid;
-  throw base::Error(caller ? base::ErrorKind::kUsage : base::ErrorKind::kRuntime, refusal.field, refusal.message);
+  throw base::Error(caller ? base::ErrorKind::kUsage : base::ErrorKind::kRuntime, "", refusal.message);
 }
 
 }  // namespace
