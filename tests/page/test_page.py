@@ -273,8 +273,8 @@ def test_with_peng_itself(open_page, server):
     page.fill("#temperature", "0")
     page.fill("#max-tokens", "40")
     page.click("#settings summary")
-    ask(page, "What is the capital of France?")
+    ask(page, "What is gravity?")
     sync_api.expect(page.locator("#send")).to_be_visible(timeout=120_000)
-    assert "Paris" in page.inner_text(".assistant .body")
+    assert "ravity" in page.inner_text(".assistant .body")
     assert "tokens/s" in page.inner_text(".assistant .figures")
     assert page.locator(".error").count() == 0
