@@ -20,12 +20,9 @@ PENG_DECLARE_GEMM(GemmA8G32W4G32M);
 PENG_DECLARE_GEMM(GemmA8G32W8G32);
 PENG_DECLARE_GEMM(GemmA8G32W6T256);
 
-// Their scratch_bytes; the other kernels need none.
-size_t UnpackScratchBytes(int64_t cols);
-size_t ScratchW4G32(int64_t cols);
-size_t ScratchW4G32M(int64_t cols);
-size_t ScratchW8G32(int64_t cols);
-size_t ScratchW6T256(int64_t cols);
+// scratch_bytes of GemmF32Unpacked and of GemmA8G32*; the others need none.
+size_t UnpackedColumnsBytes(int64_t cols);
+size_t UnpackedGroupsBytes(int64_t cols);
 
 #undef PENG_DECLARE_GEMM
 

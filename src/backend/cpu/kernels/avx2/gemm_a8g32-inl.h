@@ -14,11 +14,11 @@ namespace peng::backend::cpu::avx2 {
 namespace {
 
 // Two ways through the same arithmetic, so with the same bits. Up to kMaxStreamRows lhs rows stream the weights from
-// memory and unpack them in registers. More rows go over a block of kBlockGroups groups that is unpacked once to
-// scratch, which stays in the L1 cache; kRows of them share every load of weights.
+// memory and unpack them in registers. More rows go over a block of groups that is unpacked once to scratch,
+// which stays in the L1 cache together with their codes; kRows of them share every load of weights.
 constexpr int kMaxStreamRows = 4;
 constexpr int kRows = 4;
-constexpr int64_t kBlockGroups = 16;
+constexpr int64_t kScratchBytes = 9216;
 
 // How far ahead of its use packed memory is requested, in bytes.
 constexpr int64_t kPrefetch = 4096;
@@ -187,6 +187,7 @@ void Gemm(const std::byte* lhs, int64_t lhs_stride, int m, const std::byte* tile
     }
     return;
   }
+  constexpr int64_t kBlockGroups = kScratchBytes / W::kUnpackedBytes;
   for (int64_t begin = 0; begin < groups; begin += kBlockGroups) {
     const int64_t end = begin + kBlockGroups < groups ? begin + kBlockGroups : groups;
     for (int t = 0; t < num_tiles; ++t) {
@@ -203,11 +204,6 @@ void Gemm(const std::byte* lhs, int64_t lhs_stride, int m, const std::byte* tile
       }
     }
   }
-}
-
-template <typename W>
-constexpr size_t ScratchBytes() {
-  return kBlockGroups * W::kUnpackedBytes;
 }
 
 }  // namespace

@@ -100,8 +100,7 @@ using W4G32M = W4<true>;
 
 }  // namespace
 
-size_t ScratchW4G32(int64_t /*cols*/) { return ScratchBytes<W4G32>(); }
-size_t ScratchW4G32M(int64_t /*cols*/) { return ScratchBytes<W4G32M>(); }
+size_t UnpackedGroupsBytes(int64_t /*cols*/) { return kScratchBytes; }
 
 void GemmA8G32W4G32(const std::byte* lhs, int64_t lhs_stride, int m, const std::byte* tiles, int num_tiles,
                     int64_t cols, float* out, int64_t out_stride, std::byte* scratch) {

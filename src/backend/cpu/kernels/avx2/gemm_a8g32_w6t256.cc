@@ -130,8 +130,6 @@ struct W6T256 {
 
 }  // namespace
 
-size_t ScratchW6T256(int64_t /*cols*/) { return ScratchBytes<W6T256>(); }
-
 void GemmA8G32W6T256(const std::byte* lhs, int64_t lhs_stride, int m, const std::byte* tiles, int num_tiles,
                      int64_t cols, float* out, int64_t out_stride, std::byte* scratch) {
   Gemm<W6T256>(lhs, lhs_stride, m, tiles, num_tiles, cols, out, out_stride, scratch);

@@ -94,8 +94,6 @@ struct W8G32 {
 
 }  // namespace
 
-size_t ScratchW8G32(int64_t /*cols*/) { return ScratchBytes<W8G32>(); }
-
 void GemmA8G32W8G32(const std::byte* lhs, int64_t lhs_stride, int m, const std::byte* tiles, int num_tiles,
                     int64_t cols, float* out, int64_t out_stride, std::byte* scratch) {
   Gemm<W8G32>(lhs, lhs_stride, m, tiles, num_tiles, cols, out, out_stride, scratch);

@@ -43,7 +43,7 @@ void GemmUnpacked(Layout layout, const std::byte* lhs, int64_t lhs_stride, int m
 
 }  // namespace
 
-size_t UnpackScratchBytes(int64_t /*cols*/) { return kBlockCols * kTileRows * sizeof(float); }
+size_t UnpackedColumnsBytes(int64_t /*cols*/) { return kBlockCols * kTileRows * sizeof(float); }
 
 void GemmF32F32(const std::byte* lhs, int64_t lhs_stride, int m, const std::byte* tiles, int num_tiles, int64_t cols,
                 float* out, int64_t out_stride, std::byte* /*scratch*/) {

@@ -10,7 +10,6 @@ namespace {
 constexpr int kPreference = 10;
 
 using Gemm = decltype(LinearKernel::gemm);
-using Scratch = decltype(LinearKernel::scratch_bytes);
 
 size_t NoScratch(int64_t /*cols*/) { return 0; }
 
@@ -20,11 +19,11 @@ constexpr LinearKernel FloatRow(const char* name, Layout layout, Gemm gemm) {
 
 template <Layout kLayout>
 constexpr LinearKernel UnpackedRow(const char* name) {
-  return {name, kIsaAvx2, kLayout, LhsType::kF32, kPreference, nullptr, GemmF32Unpacked<kLayout>, UnpackScratchBytes};
+  return {name, kIsaAvx2, kLayout, LhsType::kF32, kPreference, nullptr, GemmF32Unpacked<kLayout>, UnpackedColumnsBytes};
 }
 
-constexpr LinearKernel IntegerRow(const char* name, Layout layout, Gemm gemm, Scratch scratch) {
-  return {name, kIsaAvx2, layout, LhsType::kA8G32, kPreference, QuantizeA8G32, gemm, scratch};
+constexpr LinearKernel IntegerRow(const char* name, Layout layout, Gemm gemm) {
+  return {name, kIsaAvx2, layout, LhsType::kA8G32, kPreference, QuantizeA8G32, gemm, UnpackedGroupsBytes};
 }
 
 constexpr LinearKernel kKernels[] = {
@@ -35,10 +34,10 @@ constexpr LinearKernel kKernels[] = {
     UnpackedRow<Layout::kW4G32M>("gemm_f32_f32_w4g32m_avx2"),
     UnpackedRow<Layout::kW8G32>("gemm_f32_f32_w8g32_avx2"),
     UnpackedRow<Layout::kW6T256>("gemm_f32_f32_w6t256_avx2"),
-    IntegerRow("gemm_f32_a8g32_w4g32_avx2", Layout::kW4G32, GemmA8G32W4G32, ScratchW4G32),
-    IntegerRow("gemm_f32_a8g32_w4g32m_avx2", Layout::kW4G32M, GemmA8G32W4G32M, ScratchW4G32M),
-    IntegerRow("gemm_f32_a8g32_w8g32_avx2", Layout::kW8G32, GemmA8G32W8G32, ScratchW8G32),
-    IntegerRow("gemm_f32_a8g32_w6t256_avx2", Layout::kW6T256, GemmA8G32W6T256, ScratchW6T256),
+    IntegerRow("gemm_f32_a8g32_w4g32_avx2", Layout::kW4G32, GemmA8G32W4G32),
+    IntegerRow("gemm_f32_a8g32_w4g32m_avx2", Layout::kW4G32M, GemmA8G32W4G32M),
+    IntegerRow("gemm_f32_a8g32_w8g32_avx2", Layout::kW8G32, GemmA8G32W8G32),
+    IntegerRow("gemm_f32_a8g32_w6t256_avx2", Layout::kW6T256, GemmA8G32W6T256),
 };
 
 }  // namespace
