@@ -19,6 +19,10 @@ sync_api = pytest.importorskip("playwright.sync_api")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
 
+# Long enough for a machine that is busy with something else; no test waits for it to pass.
+PATIENCE_MS = 90_000
+sync_api.expect.set_options(timeout=PATIENCE_MS)
+
 PAGE = pathlib.Path(__file__).resolve().parents[2] / "web" / "index.html"
 
 
@@ -123,7 +127,7 @@ def open_page(browser, request):
         context = browser.new_context(**{"locale": "en-US", **options})
         contexts.append(context)
         page = context.new_page()
-        page.set_default_timeout(10_000)
+        page.set_default_timeout(PATIENCE_MS)
         page.on("console", fault)
         page.on("pageerror", lambda error: faults.append(str(error)))
         page.goto(url)
@@ -188,7 +192,7 @@ def test_stop_ends_the_request_and_keeps_the_text(open_page, url, script):
     sync_api.expect(page.locator(".assistant .body")).to_contain_text("tock")
     page.click("#stop")
     finished(page)
-    assert script.disconnected.wait(5)
+    assert script.disconnected.wait(60)
     assert "stopped" in page.inner_text(".assistant .figures") and "tick" in page.inner_text(".assistant .body")
 
 
@@ -274,7 +278,7 @@ def test_with_peng_itself(open_page, server):
     page.fill("#max-tokens", "40")
     page.click("#settings summary")
     ask(page, "What is gravity?")
-    sync_api.expect(page.locator("#send")).to_be_visible(timeout=120_000)
+    sync_api.expect(page.locator("#send")).to_be_visible()
     assert "ravity" in page.inner_text(".assistant .body")
     assert "tokens/s" in page.inner_text(".assistant .figures")
     assert page.locator(".error").count() == 0
