@@ -65,8 +65,8 @@ void Linear(benchmark::State& state, const Problem& p) {
     benchmark::ClobberMemory();
   }
   state.SetBytesProcessed(state.iterations() * num_tiles * tile_bytes);
-  state.counters["MAC/s"] = benchmark::Counter(static_cast<double>(p.m * p.rows * p.cols),
-                                               benchmark::Counter::kIsIterationInvariantRate);
+  state.counters["MAC/s"] =
+      benchmark::Counter(static_cast<double>(p.m * p.rows * p.cols), benchmark::Counter::kIsIterationInvariantRate);
 }
 
 void Quantize(benchmark::State& state, const LinearKernel& kernel) {
@@ -91,8 +91,8 @@ void Pack(benchmark::State& state, Layout layout) {
 }
 
 void Add(const LinearKernel& kernel, int64_t rows, int64_t cols, int m) {
-  const std::string name = std::string(kernel.name) + "/" + std::to_string(rows) + "x" + std::to_string(cols) + "/m" +
-                           std::to_string(m);
+  const std::string name =
+      std::string(kernel.name) + "/" + std::to_string(rows) + "x" + std::to_string(cols) + "/m" + std::to_string(m);
   benchmark::RegisterBenchmark(name.c_str(), [=, &kernel](benchmark::State& state) {
     Linear(state, {&kernel, rows, cols, m});
   });
