@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backend/cpu/kernels/isa.h"
 
+#include <span>
+
 namespace peng::backend::cpu {
 namespace {
 
@@ -8,9 +10,20 @@ struct IsaName {
   std::string_view name;
   uint32_t bit;
 };
-// From the oldest to the newest.
-constexpr IsaName kNames[] = {
-    {"portable", 0}, {"avx2", kIsaAvx2}, {"avx512", kIsaAvx512}, {"avx512vnni", kIsaAvx512Vnni}};
+// The tiers of base/cpu_features.h, from the oldest to the newest of each architecture, with what they add. A tier
+// without kernels of its own adds nothing and uses those of the tiers before it.
+constexpr IsaName kX86[] = {
+    {"portable", 0}, {"avx2", kIsaAvx2}, {"avx512", kIsaAvx512}, {"avx512vnni", kIsaAvx512Vnni}, {"amx", 0}};
+constexpr IsaName kArm[] = {{"portable", 0}, {"neon", 0}, {"dotprod", 0}, {"i8mm", 0}, {"sve", 0}};
+
+std::optional<uint32_t> UpTo(std::span<const IsaName> tiers, std::string_view name) {
+  uint32_t isa = 0;
+  for (const IsaName& tier : tiers) {
+    isa |= tier.bit;
+    if (tier.name == name) return isa;
+  }
+  return std::nullopt;
+}
 
 }  // namespace
 
@@ -29,22 +42,18 @@ uint32_t HostIsa() {
 }
 
 std::optional<uint32_t> IsaUpTo(std::string_view name) {
-  uint32_t isa = 0;
-  for (const IsaName& entry : kNames) {
-    isa |= entry.bit;
-    if (entry.name == name) return isa;
-  }
-  return std::nullopt;
+  const std::optional<uint32_t> x86 = UpTo(kX86, name);
+  return x86 ? x86 : UpTo(kArm, name);
 }
 
 std::string IsaNames(uint32_t isa) {
   std::string names;
-  for (const IsaName& entry : kNames) {
-    if ((isa & entry.bit) == 0) continue;
+  for (const IsaName& tier : kX86) {
+    if ((isa & tier.bit) == 0) continue;
     if (!names.empty()) names += '+';
-    names += entry.name;
+    names += tier.name;
   }
-  return names.empty() ? std::string(kNames[0].name) : names;
+  return names.empty() ? "portable" : names;
 }
 
 }  // namespace peng::backend::cpu

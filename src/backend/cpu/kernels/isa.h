@@ -18,8 +18,8 @@ enum IsaBit : uint32_t {
 // The instruction sets of this CPU that the operating system has enabled.
 uint32_t HostIsa();
 
-// The instruction sets up to and including the one named: "portable" (none), "avx2", "avx512", "avx512vnni". Nothing
-// for an unknown name.
+// The instruction sets with kernels up to and including the tier named, by the names of base/cpu_features.h: "portable"
+// gives none, "amx" all of x86. Nothing for an unknown name.
 std::optional<uint32_t> IsaUpTo(std::string_view name);
 
 // "portable" or the bits by name, e.g. "avx2+avx512".

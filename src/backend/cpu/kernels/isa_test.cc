@@ -8,6 +8,7 @@
 
 #include "backend/cpu/kernels/layout.h"
 #include "backend/cpu/kernels/registry.h"
+#include "base/cpu_features.h"
 
 namespace peng::backend::cpu {
 namespace {
@@ -17,6 +18,13 @@ TEST(Isa, NamesAreCumulative) {
   EXPECT_EQ(IsaUpTo("avx2"), kIsaAvx2);
   EXPECT_EQ(IsaUpTo("avx512vnni"), kIsaAvx2 | kIsaAvx512 | kIsaAvx512Vnni);
   EXPECT_EQ(IsaUpTo("sse9"), std::nullopt);
+  // Every tier that the program may choose is known here: an unknown one would silently mean portable kernels.
+  for (int tier = 0; tier <= static_cast<int>(base::Isa::kSve); ++tier) {
+    const std::string_view name = base::IsaName(static_cast<base::Isa>(tier));
+    EXPECT_TRUE(IsaUpTo(name).has_value()) << name;
+  }
+  EXPECT_EQ(IsaUpTo("amx"), IsaUpTo("avx512vnni"));
+  EXPECT_EQ(IsaUpTo("dotprod"), 0u);
   EXPECT_EQ(IsaNames(0), "portable");
   EXPECT_EQ(IsaNames(kIsaAvx2 | kIsaAvx512), "avx2+avx512");
 }
