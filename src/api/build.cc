@@ -43,7 +43,13 @@ int64_t ModelLength(const LoadedModel& loaded, const base::ServeOptions& options
   return options.max_model_len > 0 ? options.max_model_len : longest;
 }
 
-int StepRows(const base::ServeOptions& options) { return static_cast<int>(options.max_num_batched_tokens); }
+// What bounds a step, and with it the scratch memory.
+sched::SchedulerConfig StepLimits(const base::ServeOptions& options) {
+  sched::SchedulerConfig limits;
+  limits.max_num_seqs = static_cast<int>(options.max_num_seqs);
+  limits.max_num_batched_tokens = static_cast<int>(options.max_num_batched_tokens);
+  return limits;
+}
 
 engine::MemoryPlan Plan(const LoadedModel& loaded, const base::ServeOptions& options, int64_t scratch) {
   backend::Backend& backend = *loaded.backend;
@@ -66,9 +72,8 @@ engine::MemoryPlan Plan(const LoadedModel& loaded, const base::ServeOptions& opt
 engine::EngineConfig MakeEngineConfig(const base::ServeOptions& options, const engine::MemoryPlan& plan, int block_size,
                                       int64_t vocab_size) {
   engine::EngineConfig config;
+  config.scheduler = StepLimits(options);
   config.scheduler.block_size = block_size;
-  config.scheduler.max_num_seqs = static_cast<int>(options.max_num_seqs);
-  config.scheduler.max_num_batched_tokens = StepRows(options);
   config.scheduler.max_model_len = static_cast<int>(plan.max_model_len);
   config.scheduler.strict_prefix_reuse = options.batch_invariant == "strict";
   std::random_device random;  // digests of blocks must not be guessable from outside
@@ -122,17 +127,17 @@ std::unique_ptr<Llm> BuildLlm(const base::ServeOptions& options) {
   parts.tokenizer = std::make_shared<const text::Tokenizer>(MakeTokenizerSpec(checkpoint.tokenizer));
   parts.chat_template = MakeTemplate(checkpoint, options, *parts.tokenizer);
 
-  // Prompt logprobs want the logits of every row of a step.
-  const int rows = StepRows(options);
+  const sched::SchedulerConfig limits = StepLimits(options);
   const int block_size = backend.DefaultBlockSize();
-  const int64_t scratch = engine::ScratchBytes(*loaded.model, backend, rows, rows, block_size);
+  const int64_t scratch = engine::ScratchBytes(*loaded.model, backend, limits.max_num_batched_tokens,
+                                               sched::MaxLogitRows(limits), block_size);
   const engine::MemoryPlan plan = Plan(loaded, options, scratch);
   LoadWeights(loaded);
   running->kv = backend.MakeKvStore(loaded.model->Kv(backend.DefaultKvDType()), block_size, plan.num_blocks);
 
   auto executor = std::make_unique<engine::ModelExecutor>(*loaded.model, backend, *running->kv, scratch);
-  parts.engine = std::make_unique<engine::Engine>(MakeEngineConfig(options, plan, block_size, vocab_size),
-                                                  std::move(executor));
+  parts.engine =
+      std::make_unique<engine::Engine>(MakeEngineConfig(options, plan, block_size, vocab_size), std::move(executor));
   parts.eos_token_ids = checkpoint.eos_token_ids;
   if (options.generation_config == "auto") parts.generation_config = checkpoint.generation_config;
   parts.max_model_len = static_cast<int32_t>(plan.max_model_len);
