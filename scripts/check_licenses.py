@@ -17,7 +17,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 PERMISSIVE = set(
     """0BSD Apache-2.0 Apache-2.0-WITH-LLVM-exception BSD-1-Clause BSD-2-Clause BSD-3-Clause BSL-1.0 CC0-1.0 curl ISC MIT
-    MIT-0 NCSA Unicode-3.0 Unicode-DFS-2016 Unlicense Zlib bzip2-1.0.6""".split()
+    MIT-0 NCSA Unicode-3.0 Unicode-DFS-2016 Unlicense Zlib bzip2-1.0.6 CC-PDDC""".split()
 )
 # MPL-2.0 asks for the source of changed files only; peng changes none.
 PERMISSIVE.add("MPL-2.0")
