@@ -9,8 +9,11 @@ namespace {
 template <int q>
 __m512i HighPair(__m512i pairs) {
   const __m512i mask = _mm512_set1_epi8(0x30);
-  if constexpr (q < 2) return _mm512_and_si512(_mm512_slli_epi16(pairs, 4 - 2 * q), mask);
-  return _mm512_and_si512(_mm512_srli_epi16(pairs, 2 * q - 4), mask);
+  if constexpr (q < 2) {
+    return _mm512_and_si512(_mm512_slli_epi16(pairs, 4 - 2 * q), mask);
+  } else {
+    return _mm512_and_si512(_mm512_srli_epi16(pairs, 2 * q - 4), mask);
+  }
 }
 
 // Codes stand for code - 32.
