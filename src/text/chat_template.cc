@@ -64,7 +64,7 @@ ChatTemplate::ChatTemplate(std::string_view source, std::string bos_token, std::
                            const std::string& where)
     : handle_(std::make_unique<Handle>()), bos_token_(std::move(bos_token)), eos_token_(std::move(eos_token)) {
   BridgeBuf error;
-  if (peng_template_new(ToBridge(source), &handle_->tmpl, error.out()) != PENG_BRIDGE_OK) {
+  if (peng_template_new(ToBridge(source), &handle_->tmpl, error.out()) != kPengBridgeOk) {
     throw Error(ErrorKind::kModelFile, where, "the chat template is refused: " + base::Printable(error.view()),
                 "pass another one with --chat-template");
   }
@@ -88,12 +88,12 @@ std::string ChatTemplate::Render(const ChatInput& input) const {
   }
   BridgeBuf text, error;
   const int status = peng_template_render(handle_->tmpl, ToBridge(context.Dump()), text.out(), error.out());
-  if (status == PENG_BRIDGE_OK) {
+  if (status == kPengBridgeOk) {
     std::string prompt(text.view());
     return input.continue_final_message ? CutAfterFinalMessage(std::move(prompt), input.messages) : prompt;
   }
   const std::string message = base::Printable(error.view(), 1000);
-  if (status == PENG_BRIDGE_RAISED) Refuse(message);
+  if (status == kPengBridgeRaised) Refuse(message);
   Refuse("the chat template fails: " + message);
 }
 

@@ -86,7 +86,7 @@ Tokenizer::~Tokenizer() = default;
 
 void Tokenizer::InitFromHf(const HfTokenizerSpec& spec, const std::string& where) {
   BridgeBuf error;
-  if (peng_tokenizer_from_json(ToBridge(spec.tokenizer_json), &handle_->tok, error.out()) != PENG_BRIDGE_OK) {
+  if (peng_tokenizer_from_json(ToBridge(spec.tokenizer_json), &handle_->tok, error.out()) != kPengBridgeOk) {
     Refuse(where, "the tokenizer is refused: " + base::Printable(error.view()));
   }
   prefix_ = Affix(handle_->tok, false);
@@ -150,7 +150,7 @@ void Tokenizer::InitFromGguf(const GgufVocabulary& v, const std::string& where) 
   gguf.pre_tokenizer = ToBridge(kind->pre_tokenizer);
   gguf.normalizer = ToBridge(kind->normalizer);
   BridgeBuf error;
-  if (peng_tokenizer_from_gguf(&gguf, &handle_->tok, error.out()) != PENG_BRIDGE_OK) {
+  if (peng_tokenizer_from_gguf(&gguf, &handle_->tok, error.out()) != kPengBridgeOk) {
     Refuse(where, "the tokenizer is refused: " + base::Printable(error.view()));
   }
 
@@ -167,7 +167,7 @@ void Tokenizer::InitFromGguf(const GgufVocabulary& v, const std::string& where) 
 std::vector<int32_t> Tokenizer::Encode(std::string_view text, bool add_special) const {
   PengIds raw{};
   BridgeBuf error;
-  if (peng_tokenizer_encode(handle_->tok, ToBridge(text), &raw, error.out()) != PENG_BRIDGE_OK) {
+  if (peng_tokenizer_encode(handle_->tok, ToBridge(text), &raw, error.out()) != kPengBridgeOk) {
     throw Error(ErrorKind::kUsage, "prompt", "the tokenizer fails: " + base::Printable(error.view()));
   }
   std::vector<int32_t> ids = TakeIds(&raw);

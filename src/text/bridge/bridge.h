@@ -2,7 +2,7 @@
 #pragma once
 
 // C ABI of the Rust library in this folder (src/*.rs). Handles may be read from several threads at once unless a
-// function takes a non-const one. Functions that can fail return PENG_BRIDGE_OK or fill `error` (release it).
+// function takes a non-const one. Functions that can fail return kPengBridgeOk or fill `error` (release it).
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -13,9 +13,9 @@ extern "C" {
 #endif
 
 enum {
-  PENG_BRIDGE_OK = 0,
-  PENG_BRIDGE_FAILED = 1,
-  PENG_BRIDGE_RAISED = 2,  // the chat template called raise_exception
+  kPengBridgeOk = 0,
+  kPengBridgeFailed = 1,
+  kPengBridgeRaised = 2,  // the chat template called raise_exception
 };
 
 typedef struct PengStr {  // borrowed
