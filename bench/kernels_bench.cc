@@ -93,9 +93,8 @@ void Pack(benchmark::State& state, Layout layout) {
 void Add(const LinearKernel& kernel, int64_t rows, int64_t cols, int m) {
   const std::string name =
       std::string(kernel.name) + "/" + std::to_string(rows) + "x" + std::to_string(cols) + "/m" + std::to_string(m);
-  benchmark::RegisterBenchmark(name.c_str(), [=, &kernel](benchmark::State& state) {
-    Linear(state, {&kernel, rows, cols, m});
-  });
+  benchmark::RegisterBenchmark(name.c_str(),
+                               [=, &kernel](benchmark::State& state) { Linear(state, {&kernel, rows, cols, m}); });
 }
 
 void AddAll() {

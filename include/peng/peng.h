@@ -28,21 +28,21 @@ class PengError : public std::runtime_error {
 };
 
 struct LoadOptions {
-  std::string model;                    // folder, .gguf, .safetensors, or the name of a model in the cache
-  std::string dtype = "auto";           // "auto" or "float32", the reference path
-  int32_t threads = 0;                  // 0 = all that the process may use
-  int32_t max_model_len = 0;            // positions of one sequence; 0 = what the model was made for
-  int64_t kv_cache_bytes = 0;           // 0 = sized to the free memory
+  std::string model;           // folder, .gguf, .safetensors, or the name of a model in the cache
+  std::string dtype = "auto";  // "auto" or "float32", the reference path
+  int32_t threads = 0;         // 0 = all that the process may use
+  int32_t max_model_len = 0;   // positions of one sequence; 0 = what the model was made for
+  int64_t kv_cache_bytes = 0;  // 0 = sized to the free memory
 };
 
 struct GenerateOptions {
-  int32_t max_tokens = 0;               // 0 = up to the end of the context
-  std::optional<double> temperature;    // unset = the model's own default; 0 = greedy
+  int32_t max_tokens = 0;             // 0 = up to the end of the context
+  std::optional<double> temperature;  // unset = the model's own default; 0 = greedy
   std::optional<double> top_p;
   std::optional<int32_t> top_k;
   std::optional<double> min_p;
-  std::optional<int64_t> seed;          // unset = random
-  std::vector<std::string> stop;        // at most 4
+  std::optional<int64_t> seed;    // unset = random
+  std::vector<std::string> stop;  // at most 4
 };
 
 struct Message {

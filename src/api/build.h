@@ -8,8 +8,8 @@
 
 namespace peng::api {
 
-// The composition root: opens the model, prints the memory plan, loads, starts the engine. Throws base::Error: kUsage for
-// a setting, or a plan that does not fit, with one that does; kModelFile for the model.
+// The composition root: opens the model, prints the memory plan, loads, starts the engine. Throws base::Error: kUsage
+// for a setting, or a plan that does not fit, with one that does; kModelFile for the model.
 std::unique_ptr<Llm> BuildLlm(const base::ServeOptions& options);
 
 }  // namespace peng::api

@@ -116,7 +116,8 @@ void ChoiceStream::End(const engine::EngineEvent& event, Delta* delta) {
 void ChoiceStream::AddPromptLogprobs(const sched::RequestEvent& event, Delta* delta) {
   if (!wants_prompt_logprobs_) return;
   if (prompt_logprobs_.empty()) prompt_logprobs_.emplace_back();  // nothing comes before the first token
-  for (const sched::PositionLogprobs& position : event.prompt_logprobs) prompt_logprobs_.emplace_back(Convert(position));
+  for (const sched::PositionLogprobs& position : event.prompt_logprobs)
+    prompt_logprobs_.emplace_back(Convert(position));
   if (event.ids.empty() && event.finish == sched::FinishReason::kNone) return;
   wants_prompt_logprobs_ = false;
   delta->prompt_logprobs = std::move(prompt_logprobs_);

@@ -26,7 +26,8 @@ class FakeEngine final : public engine::EngineClient {
 
   struct Options {
     NextToken next = [](const sched::RequestSpec& spec, int32_t index) {
-      return static_cast<int32_t>((spec.prompt[static_cast<size_t>(index) % spec.prompt.size()] + spec.sampling.choice));
+      return static_cast<int32_t>(
+          (spec.prompt[static_cast<size_t>(index) % spec.prompt.size()] + spec.sampling.choice));
     };
     std::chrono::milliseconds step{0};
     int32_t tokens_per_step = 1;
@@ -139,7 +140,9 @@ class FakeEngine final : public engine::EngineClient {
     const int32_t id = options_.next(spec, running.generated++);
     event->ids.push_back(id);
     if (spec.sampling.num_logprobs >= 0) event->logprobs.push_back(Logprobs(id, spec.sampling.num_logprobs));
-    const auto has = [id](const std::vector<int32_t>& ids) { return std::find(ids.begin(), ids.end(), id) != ids.end(); };
+    const auto has = [id](const std::vector<int32_t>& ids) {
+      return std::find(ids.begin(), ids.end(), id) != ids.end();
+    };
     const bool may_stop = running.generated > spec.min_tokens;
     if (may_stop && !spec.ignore_eos && has(spec.eos_token_ids)) {
       event->finish = sched::FinishReason::kStop;

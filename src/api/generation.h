@@ -60,9 +60,9 @@ struct GenerationParams {
 
 // A conversation for the model's chat template.
 struct ChatPrompt {
-  base::Json messages;                   // array of objects with "role" and "content"
-  base::Json tools;                      // array or null
-  base::Json kwargs;                     // object or null: more variables of the template
+  base::Json messages;  // array of objects with "role" and "content"
+  base::Json tools;     // array or null
+  base::Json kwargs;    // object or null: more variables of the template
   bool add_generation_prompt = true;
   bool continue_final_message = false;
 };

@@ -118,7 +118,8 @@ std::optional<Refusal> CheckStops(const GenerationParams& p) {
   for (const std::string& stop : p.stop) {
     if (stop.empty()) return Invalid("stop", "stop cannot contain an empty string.");
     if (stop.size() > kMaxStopBytes) {
-      return Invalid("stop", fmt::format("stop accepts strings of at most {} bytes, got {}.", kMaxStopBytes, stop.size()));
+      return Invalid("stop",
+                     fmt::format("stop accepts strings of at most {} bytes, got {}.", kMaxStopBytes, stop.size()));
     }
   }
   return std::nullopt;
@@ -211,7 +212,7 @@ std::optional<Refusal> ResolveParams(const LlmParts& parts, size_t prompt_tokens
 }
 
 std::variant<std::vector<std::vector<int32_t>>, Refusal> EncodeBadWords(const text::Tokenizer& tokenizer,
-                                                                         const std::vector<std::string>& words) {
+                                                                        const std::vector<std::string>& words) {
   std::vector<std::vector<int32_t>> sequences;
   for (const std::string& word : words) {
     if (word.empty()) return Invalid("bad_words", "bad_words cannot contain an empty string.");
@@ -235,8 +236,8 @@ std::variant<std::vector<int32_t>, Refusal> EncodePrompt(const LlmParts& parts, 
     if (ids->empty()) return Invalid("prompt", "The prompt cannot be empty.");
     const std::string bad = Unknown(*ids, parts.vocab_size, [](int32_t id) { return id; });
     if (!bad.empty()) {
-      return Invalid("prompt", fmt::format("Token id(s) {} are out of vocabulary. Vocabulary size: {}", bad,
-                                           parts.vocab_size));
+      return Invalid("prompt",
+                     fmt::format("Token id(s) {} are out of vocabulary. Vocabulary size: {}", bad, parts.vocab_size));
     }
     return *ids;
   }

@@ -21,7 +21,7 @@ std::optional<Refusal> ResolveParams(const LlmParts& parts, size_t prompt_tokens
 
 // The token sequences of params.bad_words, each with and without a space before it.
 std::variant<std::vector<std::vector<int32_t>>, Refusal> EncodeBadWords(const text::Tokenizer& tokenizer,
-                                                                         const std::vector<std::string>& words);
+                                                                        const std::vector<std::string>& words);
 
 // The prompt as ids; refuses empty ones, ids out of range, and conversations that the template refuses.
 std::variant<std::vector<int32_t>, Refusal> EncodePrompt(const LlmParts& parts, const Prompt& prompt,

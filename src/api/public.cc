@@ -127,7 +127,9 @@ Reply Model::Chat(const std::vector<Message>& messages, const GenerateOptions& o
   return Translate([&] { return impl_->Run(std::move(chat), options, on_text); });
 }
 
-std::vector<int32_t> Model::Tokenize(const std::string& text) const { return impl_->llm->tokenizer().Encode(text, true); }
+std::vector<int32_t> Model::Tokenize(const std::string& text) const {
+  return impl_->llm->tokenizer().Encode(text, true);
+}
 
 std::string Model::Detokenize(const std::vector<int32_t>& ids) const {
   return impl_->llm->tokenizer().Decode(ids, false);

@@ -28,10 +28,10 @@ inline std::string ReadTestFile(const std::string& name) {
 }
 
 inline std::shared_ptr<const text::Tokenizer> TestTokenizer() {
-  static const auto tokenizer = std::make_shared<const text::Tokenizer>(text::TokenizerSpec{
-      text::HfTokenizerSpec{ReadTestFile("models/llama_gqa/tokenizer.json"),
-                            ReadTestFile("models/llama_gqa/tokenizer_config.json")},
-      "llama_gqa"});
+  static const auto tokenizer = std::make_shared<const text::Tokenizer>(
+      text::TokenizerSpec{text::HfTokenizerSpec{ReadTestFile("models/llama_gqa/tokenizer.json"),
+                                                ReadTestFile("models/llama_gqa/tokenizer_config.json")},
+                          "llama_gqa"});
   return tokenizer;
 }
 
@@ -50,8 +50,9 @@ inline LlmParts TestParts(std::unique_ptr<engine::EngineClient> engine) {
   LlmParts parts;
   parts.engine = std::move(engine);
   parts.tokenizer = TestTokenizer();
-  parts.chat_template = std::make_shared<const text::ChatTemplate>(
-      *text::FindChatTemplate(std::get<base::Json>(config)), "<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>", "test");
+  parts.chat_template =
+      std::make_shared<const text::ChatTemplate>(*text::FindChatTemplate(std::get<base::Json>(config)),
+                                                 "<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>", "test");
   parts.eos_token_ids = {kTestEos};
   parts.max_model_len = 256;
   parts.vocab_size = kTestVocab;

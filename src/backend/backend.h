@@ -55,8 +55,8 @@ class Backend {
  public:
   virtual ~Backend() = default;
 
-  virtual std::string_view name() const = 0;      // "cpu"
-  virtual std::string Describe() const = 0;       // one line for the log: ISA, threads, nodes
+  virtual std::string_view name() const = 0;  // "cpu"
+  virtual std::string Describe() const = 0;   // one line for the log: ISA, threads, nodes
   virtual Ops& ops() = 0;
   virtual tensor::DType activation_dtype() const = 0;
 

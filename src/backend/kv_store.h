@@ -18,9 +18,9 @@ enum class KvKind : uint8_t { kFull, kLatent, kIndexer };
 struct KvSpec {
   KvKind kind = KvKind::kFull;
   int num_layers = 0;
-  int num_heads = 0;   // KV heads; 1 for kLatent
-  int head_dim = 0;    // K; latent: rank + rope part
-  int value_dim = 0;   // V; 0 when nothing but K is kept
+  int num_heads = 0;  // KV heads; 1 for kLatent
+  int head_dim = 0;   // K; latent: rank + rope part
+  int value_dim = 0;  // V; 0 when nothing but K is kept
   tensor::DType dtype = tensor::DType::kBF16;
   int scale_bytes_per_head = 0;  // scale planes of quantized caches, per token, head and plane
 

@@ -43,10 +43,10 @@ struct LinearPart {
 
 // Rotary embedding of a model, in the form that all kinds reduce to: an angle per pair and a scale of cos and sin.
 struct RopeTable {
-  bool interleaved = false;       // pairs (2i, 2i+1) instead of (i, i + rotary_dim/2)
-  int rotary_dim = 0;             // leading part of a head that is rotated
-  double attention_scale = 1.0;   // factor on cos and sin (yarn)
-  std::vector<double> inv_freq;   // [rotary_dim / 2] radians per position
+  bool interleaved = false;      // pairs (2i, 2i+1) instead of (i, i + rotary_dim/2)
+  int rotary_dim = 0;            // leading part of a head that is rotated
+  double attention_scale = 1.0;  // factor on cos and sin (yarn)
+  std::vector<double> inv_freq;  // [rotary_dim / 2] radians per position
 };
 
 // Shape of one attention layer.
@@ -58,11 +58,11 @@ struct AttentionShape {
 };
 
 // What a model needs of a device: about 25 coarse operations, one call per op and step, never per element. The CPU
-// computes at once, an NPU enqueues. Tensors are [rows, cols]; rows are the rows of the step's ForwardBatch, prompt rows
-// first. All sizes are consistent by construction of the model; ops CHECK them.
+// computes at once, an NPU enqueues. Tensors are [rows, cols]; rows are the rows of the step's ForwardBatch, prompt
+// rows first. All sizes are consistent by construction of the model; ops CHECK them.
 //
-// A row's result depends on that row's inputs, the phase and the position only: neither on how many rows there are nor on
-// the number of threads.
+// A row's result depends on that row's inputs, the phase and the position only: neither on how many rows there are nor
+// on the number of threads.
 class Ops {
  public:
   virtual ~Ops() = default;

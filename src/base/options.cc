@@ -261,11 +261,11 @@ std::string OptionSpec::default_text() const {
   const ServeOptions defaults;
   struct {
     const ServeOptions& o;
-    std::string operator()(std::string O::*f) const { return o.*f; }
+    std::string operator()(std::string O::* f) const { return o.*f; }
     std::string operator()(std::vector<std::string> O::*) const { return ""; }
-    std::string operator()(int64_t O::*f) const { return std::to_string(o.*f); }
-    std::string operator()(double O::*f) const { return PlainNumber(o.*f); }
-    std::string operator()(bool O::*f) const { return o.*f ? "true" : "false"; }
+    std::string operator()(int64_t O::* f) const { return std::to_string(o.*f); }
+    std::string operator()(double O::* f) const { return PlainNumber(o.*f); }
+    std::string operator()(bool O::* f) const { return o.*f ? "true" : "false"; }
   } const text{defaults};
   return std::visit(text, field);
 }

@@ -129,9 +129,7 @@ TEST(Options, EnvironmentAndItsTypos) {
   EXPECT_EQ(UnknownVariables(environment),
             std::vector<std::string>{"environment variable PENG_MAX_NUM_SEQ is not known and ignored; did you mean "
                                      "PENG_MAX_NUM_SEQS?"});
-  EXPECT_EQ(UsageError([] {
-              ResolveServeOptions({}, {{"PENG_PORT", "x"}});
-            }),
+  EXPECT_EQ(UsageError([] { ResolveServeOptions({}, {{"PENG_PORT", "x"}}); }),
             "PENG_PORT: \"x\" is no integer; use 0 to 65535");
   EXPECT_EQ(PengHome(environment), "/x");
   EXPECT_EQ(PengHome({{"HOME", "/h"}}), "/h/.cache/peng");

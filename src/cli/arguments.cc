@@ -30,9 +30,7 @@ void AddServeOption(CLI::App& app, const OptionSpec& spec, GivenFlags& given) {
   if (const std::string fallback = spec.default_text(); !fallback.empty()) help += " [" + fallback + "]";
   const std::string name = spec.name;
   if (spec.is_bool()) {
-    app.add_flag_callback(
-           spec.flag(), [&given, name] { given[name] = {"true"}; }, help)
-        ->group("Settings");
+    app.add_flag_callback(spec.flag(), [&given, name] { given[name] = {"true"}; }, help)->group("Settings");
     app.add_flag_callback("--no-" + name, [&given, name] { given[name] = {"false"}; })->group("");
     return;
   }

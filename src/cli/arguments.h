@@ -24,7 +24,7 @@ struct CommandLine {
   const char* summary;
   std::vector<Flag> flags = {};
   bool serve_options = true;  // also takes every setting of `peng serve`, from flags, environment and config file
-  bool quiet = false;          // only warnings are logged unless --log-level says otherwise
+  bool quiet = false;         // only warnings are logged unless --log-level says otherwise
 };
 
 // Parses the words after the command's name. Nothing if only help was asked for, which is printed then. Throws

@@ -23,12 +23,12 @@ std::optional<ApiError> JoinParts(const Json& content, const std::string& field,
     const Json* type = part.Find("type");
     const Json* text = part.Find("text");
     if (type == nullptr || !type->is_string()) return SchemaError(field + ": every part needs a type.", field);
-    const bool is_text = type->as_string() == "text" || type->as_string() == "input_text" ||
-                         type->as_string() == "refusal";
+    const bool is_text =
+        type->as_string() == "text" || type->as_string() == "input_text" || type->as_string() == "refusal";
     if (!is_text) {
-      return BadRequest(field + ": parts of type \"" + base::Printable(type->as_string(), 64) +
-                            "\" are not supported by this model.",
-                        field);
+      return BadRequest(
+          field + ": parts of type \"" + base::Printable(type->as_string(), 64) + "\" are not supported by this model.",
+          field);
     }
     if (text == nullptr || !text->is_string()) return SchemaError(field + ": a text part needs a text.", field);
     if (!first) *joined += '\n';

@@ -35,15 +35,15 @@ struct HttpResponse {
   HttpHeaders headers = {};
 };
 
-// The way back of one request. Thread-safe; may outlive the connection. Either Send once, or Start, any number of Write,
-// Finish.
+// The way back of one request. Thread-safe; may outlive the connection. Either Send once, or Start, any number of
+// Write, Finish.
 class HttpReply {
  public:
   virtual ~HttpReply() = default;
   virtual void Send(HttpResponse response) = 0;
   virtual void Start(int status, std::string_view content_type, HttpHeaders headers) = 0;
-  // Queues a piece of the body and returns at once. False once the client is gone, or has fallen so far behind that it is
-  // given up: the memory that a slow reader holds is bounded.
+  // Queues a piece of the body and returns at once. False once the client is gone, or has fallen so far behind that it
+  // is given up: the memory that a slow reader holds is bounded.
   virtual bool Write(std::string_view bytes) = 0;
   virtual void Finish() = 0;
   // `gone` is called at most once, from any thread, when the client leaves before the reply is complete; at once if it
@@ -52,15 +52,15 @@ class HttpReply {
 };
 
 struct HttpLimits {
-  size_t header_bytes = 64 << 10;      // else 431
-  size_t header_count = 128;           // else 431
-  size_t body_bytes = 10 << 20;        // else 413
-  size_t unsent_bytes = 4 << 20;       // of a streamed reply; then the reader is given up
-  size_t connections = 8192;           // more are closed at once
-  std::chrono::seconds idle{75};       // between requests: longer than the 60 s of common proxies
-  std::chrono::seconds header{30};     // for a whole header
-  std::chrono::seconds body{120};      // for a whole body
-  std::chrono::seconds write{60};      // for one write to make progress
+  size_t header_bytes = 64 << 10;   // else 431
+  size_t header_count = 128;        // else 431
+  size_t body_bytes = 10 << 20;     // else 413
+  size_t unsent_bytes = 4 << 20;    // of a streamed reply; then the reader is given up
+  size_t connections = 8192;        // more are closed at once
+  std::chrono::seconds idle{75};    // between requests: longer than the 60 s of common proxies
+  std::chrono::seconds header{30};  // for a whole header
+  std::chrono::seconds body{120};   // for a whole body
+  std::chrono::seconds write{60};   // for one write to make progress
 };
 
 struct HttpOptions {

@@ -66,7 +66,9 @@ class Client {
 HttpOptions Local() {
   HttpOptions options;
   options.port = 0;
-  options.error_body = [](int status, std::string_view message) { return std::to_string(status) + " " + std::string(message); };
+  options.error_body = [](int status, std::string_view message) {
+    return std::to_string(status) + " " + std::string(message);
+  };
   return options;
 }
 
@@ -252,9 +254,8 @@ TEST(Http, DrainWaitsForRepliesAndClosesIdleConnections) {
 }
 
 TEST(Http, HandlerThatThrowsIsA500) {
-  HttpServer server(Local(), [](const HttpRequest&, const std::shared_ptr<HttpReply>&) {
-    throw std::runtime_error("inside");
-  });
+  HttpServer server(Local(),
+                    [](const HttpRequest&, const std::shared_ptr<HttpReply>&) { throw std::runtime_error("inside"); });
   Client client(server.port());
   client.Send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
   const std::string reply = client.Until("500 Internal server error.");

@@ -10,8 +10,7 @@ namespace peng::server {
 
 JsonFields::JsonFields(const base::Json& object, std::string prefix) : object_(object), prefix_(std::move(prefix)) {
   if (!object.is_object()) {
-    Fail(SchemaError(prefix_.empty() ? "The request body must be a JSON object."
-                                     : prefix_ + " must be an object.",
+    Fail(SchemaError(prefix_.empty() ? "The request body must be a JSON object." : prefix_ + " must be an object.",
                      prefix_));
   }
 }

@@ -13,8 +13,8 @@
 
 namespace peng::server {
 
-// Reads the members of a request body by type. Null counts as absent. The first fault is kept and names its field; reads
-// after it give nothing.
+// Reads the members of a request body by type. Null counts as absent. The first fault is kept and names its field;
+// reads after it give nothing.
 class JsonFields {
  public:
   explicit JsonFields(const base::Json& object, std::string prefix = {});

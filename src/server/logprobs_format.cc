@@ -12,7 +12,6 @@ using base::Json;
 
 constexpr double kLowest = -9999.0;  // JSON has no infinity
 
-
 Json Logprob(float value) {
   if (!(value > kLowest)) return Json(kLowest);
   return Json(static_cast<double>(value));
@@ -66,7 +65,8 @@ Json CompletionLogprobs(const std::vector<std::optional<api::PositionLogprobs>>&
     logprobs.push_back(Logprob(positions[i]->sampled.logprob));
     Json top;
     top.Set(name, Logprob(positions[i]->sampled.logprob));
-    for (const api::TokenLogprob& token : positions[i]->top) top.Set(TokenName(token.id, style), Logprob(token.logprob));
+    for (const api::TokenLogprob& token : positions[i]->top)
+      top.Set(TokenName(token.id, style), Logprob(token.logprob));
     tops.push_back(std::move(top));
   }
   return Json::Object{{"text_offset", Json(std::move(offsets))},

@@ -14,7 +14,7 @@ namespace {
 
 using Buckets = prometheus::Histogram::BucketBoundaries;
 
-const Buckets kFirstToken{.001, .005, .01, .02, .04, .06, .08, .1, .25, .5, .75,
+const Buckets kFirstToken{.001, .005, .01, .02, .04, .06, .08, .1, .25, .5,  .75,
                           1,    2.5,  5,   7.5, 10,  20,  40,  80, 160, 640, 2560};
 const Buckets kInterToken{.01, .025, .05, .075, .1, .15, .2, .3, .4, .5, .75, 1, 2.5, 5, 7.5, 10, 20, 40, 80};
 const Buckets kRequest{.3, .5, .8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680};
@@ -57,12 +57,12 @@ struct Metrics::Impl {
         inference(Histogram("vllm:request_inference_time_seconds", "Time running.", kRequest)),
         prefill(Histogram("vllm:request_prefill_time_seconds", "Time in prefill.", kRequest)),
         decode(Histogram("vllm:request_decode_time_seconds", "Time in decode.", kRequest)),
-        request_prompt(Histogram("vllm:request_prompt_tokens", "Prompt tokens per request.",
-                                 TokenBuckets(max_model_len))),
-        request_generated(Histogram("vllm:request_generation_tokens", "Tokens generated per request.",
-                                    TokenBuckets(max_model_len))),
-        request_max_tokens(Histogram("vllm:request_params_max_tokens", "The max_tokens parameter.",
-                                     TokenBuckets(max_model_len))),
+        request_prompt(
+            Histogram("vllm:request_prompt_tokens", "Prompt tokens per request.", TokenBuckets(max_model_len))),
+        request_generated(
+            Histogram("vllm:request_generation_tokens", "Tokens generated per request.", TokenBuckets(max_model_len))),
+        request_max_tokens(
+            Histogram("vllm:request_params_max_tokens", "The max_tokens parameter.", TokenBuckets(max_model_len))),
         request_n(Histogram("vllm:request_params_n", "The n parameter.", kChoices)),
         success(prometheus::BuildCounter()
                     .Name("vllm:request_success_total")

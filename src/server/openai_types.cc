@@ -17,8 +17,8 @@ namespace {
 
 using base::Json;
 
-// Parameters of vLLM and OpenAI that change the reply and are not built yet. Refusing them by name is better than a reply
-// that silently ignores them. `harmless` is the value that asks for nothing.
+// Parameters of vLLM and OpenAI that change the reply and are not built yet. Refusing them by name is better than a
+// reply that silently ignores them. `harmless` is the value that asks for nothing.
 struct Unsupported {
   std::string_view name;
   Json harmless;
@@ -26,15 +26,32 @@ struct Unsupported {
 
 const std::vector<Unsupported>& UnsupportedFields() {
   static const std::vector<Unsupported> kFields{
-      {"structured_outputs", {}},   {"guided_json", {}},          {"guided_regex", {}},
-      {"guided_choice", {}},        {"guided_grammar", {}},       {"guided_decoding_backend", {}},
-      {"use_beam_search", false},   {"length_penalty", 1.0},      {"suffix", {}},
-      {"prompt_embeds", {}},        {"truncate_prompt_tokens", {}}, {"logprob_token_ids", {}},
-      {"thinking_token_budget", -1}, {"repetition_detection", {}}, {"kv_transfer_params", {}},
-      {"vllm_xargs", {}},           {"stream_interval", 1},       {"best_of", 1},
-      {"chat_template", {}},        {"functions", {}},            {"function_call", "none"},
-      {"modalities", {}},           {"audio", {}},                {"lora_request", {}},
-      {"spaces_between_special_tokens", true}, {"return_prompt_text", false},
+      {"structured_outputs", {}},
+      {"guided_json", {}},
+      {"guided_regex", {}},
+      {"guided_choice", {}},
+      {"guided_grammar", {}},
+      {"guided_decoding_backend", {}},
+      {"use_beam_search", false},
+      {"length_penalty", 1.0},
+      {"suffix", {}},
+      {"prompt_embeds", {}},
+      {"truncate_prompt_tokens", {}},
+      {"logprob_token_ids", {}},
+      {"thinking_token_budget", -1},
+      {"repetition_detection", {}},
+      {"kv_transfer_params", {}},
+      {"vllm_xargs", {}},
+      {"stream_interval", 1},
+      {"best_of", 1},
+      {"chat_template", {}},
+      {"functions", {}},
+      {"function_call", "none"},
+      {"modalities", {}},
+      {"audio", {}},
+      {"lora_request", {}},
+      {"spaces_between_special_tokens", true},
+      {"return_prompt_text", false},
   };
   return kFields;
 }
@@ -81,8 +98,8 @@ void ReadLogitBias(JsonFields& f, api::GenerationParams* p) {
     int32_t id = 0;
     const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
     if (error != std::errc() || end != key.data() + key.size()) {
-      return f.Fail(BadRequest("logit_bias keys must be token ids, got \"" + base::Printable(key, 64) + "\".",
-                               "logit_bias"));
+      return f.Fail(
+          BadRequest("logit_bias keys must be token ids, got \"" + base::Printable(key, 64) + "\".", "logit_bias"));
     }
     if (!value.is_number()) return f.FailType("logit_bias", "map of token ids to numbers", value);
     p->logit_bias.emplace_back(id, static_cast<float>(value.as_double()));
@@ -118,8 +135,8 @@ void ReadCacheSalt(JsonFields& f, api::GenerationParams* p) {
   const bool present = f.Get("cache_salt") != nullptr;
   const bool forbidden = p->cache_salt.find_first_of(std::string_view("@/\\\0", 4)) != std::string::npos;
   if (present && (p->cache_salt.empty() || p->cache_salt.size() > 128 || forbidden)) {
-    f.Fail(BadRequest("cache_salt must be a string of 1 to 128 characters without '@', '/', '\\' and NUL.",
-                      "cache_salt"));
+    f.Fail(
+        BadRequest("cache_salt must be a string of 1 to 128 characters without '@', '/', '\\' and NUL.", "cache_salt"));
   }
 }
 
@@ -187,9 +204,10 @@ void ReadTools(JsonFields& f, ChatRequest* r) {
     return f.Fail(BadRequest("`tools` must not be an empty array. Leave it out to use no tools.", "tools"));
   }
   if (choice == nullptr || *choice != Json("none")) {
-    return f.Fail(BadRequest("Tool calls are not supported by this server yet: replies are not searched for calls. Set "
-                             "tool_choice to \"none\" to only show the tools to the model.",
-                             "tool_choice"));
+    return f.Fail(
+        BadRequest("Tool calls are not supported by this server yet: replies are not searched for calls. Set "
+                   "tool_choice to \"none\" to only show the tools to the model.",
+                   "tool_choice"));
   }
   r->chat.tools = *tools;
 }
@@ -209,9 +227,9 @@ void ReadTemplateOptions(JsonFields& f, ChatRequest* r) {
   if (!effort) return;
   static constexpr std::array kEfforts{"none", "minimal", "low", "medium", "high", "xhigh", "max"};
   if (std::find(kEfforts.begin(), kEfforts.end(), *effort) == kEfforts.end()) {
-    return f.Fail(SchemaError(
-        "reasoning_effort: Input should be 'none', 'minimal', 'low', 'medium', 'high', 'xhigh' or 'max'.",
-        "reasoning_effort"));
+    return f.Fail(
+        SchemaError("reasoning_effort: Input should be 'none', 'minimal', 'low', 'medium', 'high', 'xhigh' or 'max'.",
+                    "reasoning_effort"));
   }
   r->chat.kwargs.Set("reasoning_effort", *effort);
   if (*effort != "none" && r->chat.kwargs.Find("enable_thinking") == nullptr) {
@@ -242,8 +260,8 @@ void ReadPrompts(JsonFields& f, CompletionRequest* r) {
     return;
   }
   if (items.size() > kMaxPrompts) {
-    return f.Fail(BadRequest(fmt::format("prompt accepts at most {} prompts, got {}.", kMaxPrompts, items.size()),
-                             "prompt"));
+    return f.Fail(
+        BadRequest(fmt::format("prompt accepts at most {} prompts, got {}.", kMaxPrompts, items.size()), "prompt"));
   }
   for (const Json& item : items) {
     if (item.is_string()) {
@@ -270,7 +288,8 @@ std::variant<ChatRequest, ApiError> ParseChatRequest(const Json& body) {
   r.echo = f.Bool("echo").value_or(false);
   if (f.failed()) return *f.error();
   const Json& last = r.chat.messages.as_array().back();
-  r.role = r.chat.add_generation_prompt && !r.chat.continue_final_message ? "assistant" : last.Find("role")->as_string();
+  r.role =
+      r.chat.add_generation_prompt && !r.chat.continue_final_message ? "assistant" : last.Find("role")->as_string();
   r.unknown_fields = f.Unknown();
   return r;
 }

@@ -86,7 +86,8 @@ TEST(OpenAiTypes, ChatFaults) {
       {Chat(R"("best_of":4)"), "best_of", "is not supported"},
       {Chat(R"("reasoning_effort":"huge")"), "reasoning_effort", "Input should be 'none'"},
       {Chat(R"("cache_salt":"")"), "cache_salt", "1 to 128 characters"},
-      {Chat(R"("add_generation_prompt":true,"continue_final_message":true)"), "continue_final_message", "Cannot set both"},
+      {Chat(R"("add_generation_prompt":true,"continue_final_message":true)"), "continue_final_message",
+       "Cannot set both"},
   };
   for (const BadBody& bad : cases) ExpectRefused(bad, ErrorOf(ParseChatRequest(Parse(bad.body))));
 }

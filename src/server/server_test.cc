@@ -252,8 +252,7 @@ TEST(Server, CompletionsOfManyPrompts) {
 
 TEST(Server, EchoWithLogprobs) {
   Fixture f;
-  const Json reply =
-      f.AskJson(kText, R"({"prompt":[10,11,12],"max_tokens":2,"echo":true,"logprobs":1})");
+  const Json reply = f.AskJson(kText, R"({"prompt":[10,11,12],"max_tokens":2,"echo":true,"logprobs":1})");
   const Json& logprobs = At(reply, "choices.0.logprobs");
   EXPECT_EQ(At(logprobs, "tokens").as_array().size(), 5U);
   EXPECT_TRUE(At(logprobs, "token_logprobs.0").is_null());
@@ -294,15 +293,15 @@ TEST(Server, StopStringsStreamedAndWhole) {
 TEST(Server, ErrorsAreKnownBeforeTheFirstByte) {
   Fixture f;
   const std::string long_prompt = R"({"prompt":")" + std::string(3000, 'x') + R"(","stream":true})";
-  for (const auto& [path, body] : std::vector<std::pair<const char*, std::string>>{
-           {kText, long_prompt},
-           {kText, R"({"prompt":"x","stream":true,"temperature":-1})"},
-           {kText, R"({"prompt":"","stream":true})"},
-           {kText, R"({"prompt":[""]})"},
-           {kText, R"({"prompt":[]})"},
-           {kChat, R"({"messages":[],"stream":true})"},
-           {kChat, "{"},
-           {kChat, ChatBody(R"(,"n":1000000)")}}) {
+  for (const auto& [path, body] :
+       std::vector<std::pair<const char*, std::string>>{{kText, long_prompt},
+                                                        {kText, R"({"prompt":"x","stream":true,"temperature":-1})"},
+                                                        {kText, R"({"prompt":"","stream":true})"},
+                                                        {kText, R"({"prompt":[""]})"},
+                                                        {kText, R"({"prompt":[]})"},
+                                                        {kChat, R"({"messages":[],"stream":true})"},
+                                                        {kChat, "{"},
+                                                        {kChat, ChatBody(R"(,"n":1000000)")}}) {
     const auto reply = f.Begin(Fixture::Post(path, body));
     const HttpResponse response = reply->Wait();
     EXPECT_FALSE(reply->streamed());
@@ -360,7 +359,8 @@ TEST(Server, KeysGuardEverythingThatIsNotListedAsOpen) {
     EXPECT_NE(status(std::string(route.method), std::string(route.path), "Bearer second"), 401);
   }
   for (const char* path : {"/v1/models/", "//v1/models", "/V1/models", "/%761/models", "/nothing", "/docs"}) {
-    for (const char* method : {"GET", "POST", "PUT", "DELETE", "TRACE"}) EXPECT_EQ(status(method, path, ""), 401) << path;
+    for (const char* method : {"GET", "POST", "PUT", "DELETE", "TRACE"})
+      EXPECT_EQ(status(method, path, ""), 401) << path;
   }
   for (const char* wrong : {"Bearer ", "Bearer first", "second", "Basic second", "Bearer second "}) {
     EXPECT_EQ(status("GET", "/v1/models", wrong), 401) << wrong;
@@ -444,9 +444,9 @@ TEST(Server, Metrics) {
         R"(vllm:time_to_first_token_seconds_bucket{engine="0",model_name="m",le="0.001"})",
         R"(vllm:time_to_first_token_seconds_count{engine="0",model_name="m"} 1)",
         R"(vllm:e2e_request_latency_seconds_bucket{engine="0",model_name="m",le="7680"})",
-        R"(http_requests_total{handler="/v1/completions",method="POST",status="2xx"} 1)",
-        "vllm:kv_cache_usage_perc", "vllm:num_requests_waiting", "vllm:generation_tokens_total",
-        "vllm:inter_token_latency_seconds_sum", "vllm:prefix_cache_queries_total", "vllm:num_preemptions_total"}) {
+        R"(http_requests_total{handler="/v1/completions",method="POST",status="2xx"} 1)", "vllm:kv_cache_usage_perc",
+        "vllm:num_requests_waiting", "vllm:generation_tokens_total", "vllm:inter_token_latency_seconds_sum",
+        "vllm:prefix_cache_queries_total", "vllm:num_preemptions_total"}) {
     EXPECT_NE(text.find(line), std::string::npos) << line << "\n" << text;
   }
 }

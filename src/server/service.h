@@ -25,7 +25,7 @@ struct ServiceOptions {
   std::vector<std::string> model_names;  // at least one; the first is used in replies
   std::vector<std::string> api_keys;     // none = open
   std::string version;
-  int32_t max_model_len = 0;      // for the buckets of the metrics before the model is there; 0 = unknown
+  int32_t max_model_len = 0;       // for the buckets of the metrics before the model is there; 0 = unknown
   std::string also_accepted = {};  // one more name that requests may use; not listed
 };
 

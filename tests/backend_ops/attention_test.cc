@@ -68,7 +68,7 @@ struct Chunk {
   Phase phase = Phase::kPrompt;
 };
 
-std::vector<float> RowsOf(const std::vector<Chunk>& chunks, std::vector<float> Inputs::*member) {
+std::vector<float> RowsOf(const std::vector<Chunk>& chunks, std::vector<float> Inputs::* member) {
   std::vector<float> rows;
   for (const Chunk& c : chunks) {
     const std::vector<float>& all = (*c.in).*member;

@@ -59,10 +59,10 @@ void Detokenize(const Call& call) {
   if (llm == nullptr) return;
   for (const int32_t id : request.tokens) {
     if (id >= llm->vocab_size()) {
-      return call.reply->Send(ToResponse(BadRequest(
-          "tokens: id " + std::to_string(id) + " is out of vocabulary. Vocabulary size: " +
-              std::to_string(llm->vocab_size()),
-          "tokens")));
+      return call.reply->Send(
+          ToResponse(BadRequest("tokens: id " + std::to_string(id) +
+                                    " is out of vocabulary. Vocabulary size: " + std::to_string(llm->vocab_size()),
+                                "tokens")));
     }
   }
   const Json body(Json::Object{{"prompt", llm->tokenizer().Decode(request.tokens, false)}});

@@ -11,9 +11,10 @@ namespace peng::backend::cpu {
 
 std::vector<std::span<const LinearKernel>> AllLinearKernels() {
   return {
-    portable::LinearKernels(),
+      portable::LinearKernels(),
 #if defined(__x86_64__)
-        avx2::LinearKernels(), avx512vnni::LinearKernels(),
+      avx2::LinearKernels(),
+      avx512vnni::LinearKernels(),
 #endif
   };
 }
