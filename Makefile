@@ -114,8 +114,10 @@ fuzz:
 bench:
 	@$(call deps,build bench)
 	$(cargo); $(call configure,bench)
-	$(cargo); $(call ninja,build-bench) peng_bench
+	$(cargo); $(call ninja,build-bench) peng_kernels_bench
+	@$(MAKE) --no-print-directory build SKIP_DEPS=1
 	scripts/bench build-bench
+	scripts/compare
 
 soak: build
 	@venv=$$(scripts/venv tests/requirements.txt); model=$${MODEL:-}; [ -n "$$model" ] || model=$$(scripts/get-model); \
