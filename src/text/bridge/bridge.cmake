@@ -5,6 +5,9 @@
 # PENG_RUST_TARGET is the target of a cross build, e.g. aarch64-unknown-linux-gnu.
 set(PENG_RUST_TARGET "" CACHE STRING "Rust target triple of a cross build; empty for the machine's own")
 
+# The library is the same for every build of one target, sanitized or not, so the presets build it once for all.
+set(PENG_CARGO_DIR ${CMAKE_BINARY_DIR}/cargo CACHE PATH "where cargo builds the text bridge")
+
 if(NOT PENG_CARGO)
   execute_process(COMMAND ${CMAKE_CURRENT_LIST_DIR}/../../../scripts/find-cargo OUTPUT_VARIABLE found RESULT_VARIABLE failed)
   string(REGEX MATCHALL "[^\n]+" found "${found}")
@@ -20,7 +23,7 @@ if(NOT PENG_CARGO)
 endif()
 
 set(bridge_dir ${CMAKE_CURRENT_LIST_DIR})
-set(bridge_target_dir ${CMAKE_BINARY_DIR}/cargo)
+set(bridge_target_dir ${PENG_CARGO_DIR})
 set(bridge_env CARGO_TARGET_DIR=${bridge_target_dir})
 if(PENG_RUSTC)
   list(APPEND bridge_env RUSTC=${PENG_RUSTC})
