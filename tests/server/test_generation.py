@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the official client gets from a model whose exact output is known."""
-import json
 import math
 
 import openai
@@ -194,7 +193,7 @@ def test_models(client, tiny):
 
 
 def test_the_real_model_answers(server):
-    body = {"messages": [{"role": "user", "content": "What is the capital of France?"}], "max_tokens": 40, "temperature": 0}
+    body = {"messages": [{"role": "user", "content": "What is gravity?"}], "max_tokens": 40, "temperature": 0}
     status, reply = post(server, CHAT, body)
     assert status == 200, reply
-    assert "Paris" in json.dumps(reply["choices"][0]["message"]["content"])
+    assert reply["choices"][0]["message"]["content"].startswith("Gravity is ")
