@@ -24,12 +24,14 @@ class Core {
         random_(parts.seed ? *parts.seed : std::random_device{}()),
         dispatcher_([this](std::stop_token stop) { Dispatch(stop); }) {}
 
-  // Ends every request and the dispatcher. Not from a callback; what still holds the Core afterwards may drop it anywhere.
+  // Ends every request and the dispatcher. Not from a callback; what still holds the Core afterwards may drop it
+  // anywhere.
   void Stop() {
     if (!dispatcher_.joinable()) return;
     std::vector<RequestId> ids;
     {
       std::lock_guard lock(mutex_);
+      stopped_ = true;
       for (const auto& [id, stream] : streams_) ids.push_back(id);
     }
     Abort(ids);
@@ -37,12 +39,12 @@ class Core {
     dispatcher_.join();
   }
 
-
   // Registers before it submits: the first event may come at once.
   std::optional<std::string> Submit(sched::RequestSpec spec, std::shared_ptr<ChoiceStream> stream) {
     const RequestId id = spec.id;
     {
       std::lock_guard lock(mutex_);
+      if (stopped_) return "The server is shutting down.";
       streams_.emplace(id, std::move(stream));
     }
     std::optional<std::string> refused = parts.engine->Submit(std::move(spec));
@@ -127,6 +129,7 @@ class Core {
   mutable std::mutex mutex_;
   std::unordered_map<RequestId, std::shared_ptr<ChoiceStream>> streams_;
   std::mt19937_64 random_;
+  bool stopped_ = false;
   std::atomic<RequestId> next_id_{1};
   std::jthread dispatcher_;
 };
@@ -250,6 +253,7 @@ engine::EngineHealth Llm::Health() const { return core_->parts.engine->Health();
 engine::EngineStats Llm::Stats() const { return core_->parts.engine->Stats(); }
 int Llm::RunningGenerations() const { return core_->running(); }
 const text::Tokenizer& Llm::tokenizer() const { return *core_->parts.tokenizer; }
+std::shared_ptr<const text::Tokenizer> Llm::shared_tokenizer() const { return core_->parts.tokenizer; }
 bool Llm::has_chat_template() const { return core_->parts.chat_template != nullptr; }
 int32_t Llm::max_model_len() const { return core_->parts.max_model_len; }
 int32_t Llm::vocab_size() const { return core_->parts.vocab_size; }

@@ -40,8 +40,8 @@ class Llm {
   explicit Llm(LlmParts parts);
   ~Llm();  // Shutdown
 
-  // Cancels what still runs, without more deltas, and ends the dispatcher thread. Running requests may own what owns
-  // this Llm, so whoever waits for the end calls it. Not from a callback.
+  // Cancels what still runs, without more deltas, and ends the dispatcher thread. Not from a callback, which for the
+  // same reason must not own the Llm.
   void Shutdown();
 
   // Checks, renders and tokenizes. Takes as long as the text is; for worker threads.
@@ -63,6 +63,7 @@ class Llm {
   int RunningGenerations() const;  // choices that have not finished
 
   const text::Tokenizer& tokenizer() const;
+  std::shared_ptr<const text::Tokenizer> shared_tokenizer() const;  // for what outlives this
   bool has_chat_template() const;
   int32_t max_model_len() const;
   int32_t vocab_size() const;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "api/model_path.h"
 #include "backend/cpu/cpu_backend.h"
 #include "base/cpu_features.h"
 #include "base/error.h"
@@ -84,7 +85,8 @@ LoadedModel DeclareModel(const base::ServeOptions& options) {
     throw Error(ErrorKind::kUsage, "MODEL", "is missing", "name a model folder or a .gguf or .safetensors file");
   }
   LoadedModel loaded;
-  loaded.checkpoint = std::make_unique<formats::Checkpoint>(formats::OpenCheckpoint(options.model));
+  loaded.checkpoint = std::make_unique<formats::Checkpoint>(
+      formats::OpenCheckpoint(FindModel(options.model, base::PengHome(base::PengEnvironment()))));
   loaded.backend = MakeBackend(options);
   loaded.loader = std::make_unique<models::WeightLoader>(*loaded.checkpoint->weights, *loaded.backend);
   loaded.model = models::MakeModel(loaded.checkpoint->config, *loaded.loader);

@@ -36,24 +36,24 @@ std::string MakeId(std::string_view prefix, const CommonRequest& request, const 
 
 std::string SystemFingerprint(const Service& service) { return "peng-" + service.options().version; }
 
-GenerationSession::GenerationSession(const Call& call, std::shared_ptr<api::Llm> llm, const CommonRequest& request,
+GenerationSession::GenerationSession(const Call& call, const api::Llm& llm, const CommonRequest& request,
                                      std::string_view id_prefix)
     : request_(request),
-      llm_(std::move(llm)),
+      tokenizer_(llm.shared_tokenizer()),
       service_(call.service),
       reply_(call.reply),
       id_(MakeId(id_prefix, request, call.request)),
       created_(static_cast<int64_t>(std::time(nullptr))) {}
 
-void GenerationSession::Run(std::vector<api::Prompt> prompts) {
-  if (!PrepareAll(std::move(prompts))) return;
-  StartAll();
+void GenerationSession::Run(api::Llm& llm, std::vector<api::Prompt> prompts) {
+  if (!PrepareAll(llm, std::move(prompts))) return;
+  StartAll(llm);
   reply_->OnDisconnect([weak = weak_from_this()] {
     if (const auto self = weak.lock()) self->OnDisconnect();
   });
 }
 
-bool GenerationSession::PrepareAll(std::vector<api::Prompt> prompts) {
+bool GenerationSession::PrepareAll(const api::Llm& llm, std::vector<api::Prompt> prompts) {
   constexpr int64_t kMaxChoicesInAll = 1024;
   if (static_cast<int64_t>(prompts.size()) * std::max<int64_t>(1, request_.params.n) > kMaxChoicesInAll) {
     reply_->Send(ToResponse(
@@ -61,7 +61,7 @@ bool GenerationSession::PrepareAll(std::vector<api::Prompt> prompts) {
     return false;
   }
   for (api::Prompt& prompt : prompts) {
-    auto outcome = llm_->Prepare({std::move(prompt), request_.params, request_.add_special_tokens});
+    auto outcome = llm.Prepare({std::move(prompt), request_.params, request_.add_special_tokens});
     if (const auto* refusal = std::get_if<api::Refusal>(&outcome)) {
       reply_->Send(ToResponse(FromRefusal(*refusal)));
       return false;
@@ -72,7 +72,7 @@ bool GenerationSession::PrepareAll(std::vector<api::Prompt> prompts) {
 }
 
 // Under the lock from the first Start to the opening chunks: deltas that come meanwhile wait their turn.
-void GenerationSession::StartAll() {
+void GenerationSession::StartAll(api::Llm& llm) {
   std::lock_guard lock(mutex_);
   const size_t n = static_cast<size_t>(request_.params.n);
   choices_.resize(prepared_.size() * n);
@@ -82,7 +82,7 @@ void GenerationSession::StartAll() {
   }
   open_choices_ = choices_.size();
   for (size_t prompt = 0; prompt < prepared_.size(); ++prompt) {
-    auto outcome = llm_->Start(prepared_[prompt], [self = shared_from_this(), first = prompt * n](const api::Delta& d) {
+    auto outcome = llm.Start(prepared_[prompt], [self = shared_from_this(), first = prompt * n](const api::Delta& d) {
       self->OnDelta(self->choices_[first + static_cast<size_t>(d.choice)], d);
     });
     if (const auto* refusal = std::get_if<api::Refusal>(&outcome)) {
@@ -170,10 +170,8 @@ void GenerationSession::ObserveEnd(const ChoiceState& choice, const api::Delta& 
 }
 
 void GenerationSession::SendChunk(Json::Array choices, Json::Object more) {
-  Json::Object chunk{{"id", id_},
-                     {"object", ChunkObjectName()},
-                     {"created", created_},
-                     {"model", service_.model_name()}};
+  Json::Object chunk{
+      {"id", id_}, {"object", ChunkObjectName()}, {"created", created_}, {"model", service_.model_name()}};
   if (request_.continuous_usage && !choices.empty()) chunk.emplace_back("usage", Usage());
   chunk.emplace_back("choices", std::move(choices));
   for (Json::Member& member : more) chunk.push_back(std::move(member));

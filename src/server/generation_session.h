@@ -27,18 +27,17 @@ struct ChoiceState {
   std::optional<std::chrono::steady_clock::time_point> last_token;
 };
 
-// A generating request from its parsed form to the last byte of its reply, streamed or whole. The endpoints differ in the
-// shape of what they write. Events come from the dispatcher thread, the disconnect from a connection's.
+// A generating request from its parsed form to the last byte of its reply, streamed or whole. The endpoints differ in
+// the shape of what they write. Events come from the dispatcher thread, the disconnect from a connection's.
 class GenerationSession : public std::enable_shared_from_this<GenerationSession> {
  public:
   virtual ~GenerationSession() = default;
 
   // Tokenizes `prompts`, starts their choices and returns. Whatever goes wrong until then is a plain 4xx or 5xx.
-  void Run(std::vector<api::Prompt> prompts);
+  void Run(api::Llm& llm, std::vector<api::Prompt> prompts);
 
  protected:
-  GenerationSession(const Call& call, std::shared_ptr<api::Llm> llm, const CommonRequest& request,
-                    std::string_view id_prefix);
+  GenerationSession(const Call& call, const api::Llm& llm, const CommonRequest& request, std::string_view id_prefix);
 
   // The shape of the endpoint.
   virtual std::string_view ObjectName() const = 0;
@@ -55,12 +54,12 @@ class GenerationSession : public std::enable_shared_from_this<GenerationSession>
   const std::vector<int32_t>& prompt_ids(size_t prompt) const { return prepared_[prompt].prompt_ids; }
 
   const CommonRequest request_;
-  std::shared_ptr<api::Llm> llm_;
+  const std::shared_ptr<const text::Tokenizer> tokenizer_;
   std::vector<ChoiceState> choices_;
 
  private:
-  bool PrepareAll(std::vector<api::Prompt> prompts);
-  void StartAll();
+  bool PrepareAll(const api::Llm& llm, std::vector<api::Prompt> prompts);
+  void StartAll(api::Llm& llm);
   void OnDelta(ChoiceState& choice, const api::Delta& delta);
   void OnDisconnect();
   void Observe(ChoiceState& choice, const api::Delta& delta);

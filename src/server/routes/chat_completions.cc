@@ -14,10 +14,10 @@ using base::Json;
 
 class ChatSession final : public GenerationSession {
  public:
-  ChatSession(const Call& call, std::shared_ptr<api::Llm> llm, const ChatRequest& request)
-      : GenerationSession(call, std::move(llm), request, "chatcmpl-"),
+  ChatSession(const Call& call, const api::Llm& llm, const ChatRequest& request)
+      : GenerationSession(call, llm, request, "chatcmpl-"),
         role_(request.role),
-        style_{llm_->tokenizer(), request.tokens_as_ids} {
+        style_{*tokenizer_, request.tokens_as_ids} {
     if (!request.echo) return;
     const Json& last = request.chat.messages.as_array().back();
     const Json* content = last.Find("content");
@@ -98,9 +98,10 @@ void ChatCompletions(const Call& call) {
   if (const auto error = call.service.CheckModel(request.model)) return call.reply->Send(ToResponse(*error));
   auto ready = call.service.ReadyLlm();
   if (const auto* error = std::get_if<ApiError>(&ready)) return call.reply->Send(ToResponse(*error));
+  api::Llm& llm = *std::get<0>(ready);
   call.service.NoteUnknownFields(request.unknown_fields);
-  auto session = std::make_shared<ChatSession>(call, std::move(std::get<0>(ready)), request);
-  session->Run({std::move(request.chat)});
+  auto session = std::make_shared<ChatSession>(call, llm, request);
+  session->Run(llm, {std::move(request.chat)});
 }
 
 }  // namespace peng::server

@@ -14,17 +14,17 @@ using base::Json;
 
 class CompletionSession final : public GenerationSession {
  public:
-  CompletionSession(const Call& call, std::shared_ptr<api::Llm> llm, const CompletionRequest& request)
-      : GenerationSession(call, std::move(llm), request, "cmpl-"),
+  CompletionSession(const Call& call, const api::Llm& llm, const CompletionRequest& request)
+      : GenerationSession(call, llm, request, "cmpl-"),
         echo_(request.echo),
         echo_only_(request.echo_only),
-        style_{llm_->tokenizer(), request.tokens_as_ids} {
+        style_{*tokenizer_, request.tokens_as_ids} {
     if (!echo_) return;
     for (const api::Prompt& prompt : request.prompts) {
       const auto* text = std::get_if<std::string>(&prompt);
       echoes_.push_back(text != nullptr ? *text
-                                        : llm_->tokenizer().Decode(std::get<std::vector<int32_t>>(prompt),
-                                                                   request.params.skip_special_tokens));
+                                        : tokenizer_->Decode(std::get<std::vector<int32_t>>(prompt),
+                                                             request.params.skip_special_tokens));
     }
   }
 
@@ -86,7 +86,9 @@ class CompletionSession final : public GenerationSession {
     return body;
   }
 
-  const char* Reason(const api::Delta& delta) const { return api::FinishName(echo_only_ ? api::Finish::kLength : delta.finish); }
+  const char* Reason(const api::Delta& delta) const {
+    return api::FinishName(echo_only_ ? api::Finish::kLength : delta.finish);
+  }
 
   Json WholeChoice(ChoiceState& choice) override {
     const api::Delta& whole = choice.whole;
@@ -123,9 +125,10 @@ void Completions(const Call& call) {
   if (const auto error = call.service.CheckModel(request.model)) return call.reply->Send(ToResponse(*error));
   auto ready = call.service.ReadyLlm();
   if (const auto* error = std::get_if<ApiError>(&ready)) return call.reply->Send(ToResponse(*error));
+  api::Llm& llm = *std::get<0>(ready);
   call.service.NoteUnknownFields(request.unknown_fields);
-  auto session = std::make_shared<CompletionSession>(call, std::move(std::get<0>(ready)), request);
-  session->Run(std::move(request.prompts));
+  auto session = std::make_shared<CompletionSession>(call, llm, request);
+  session->Run(llm, std::move(request.prompts));
 }
 
 }  // namespace peng::server
