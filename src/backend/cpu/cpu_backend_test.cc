@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <string>
+
 #include "backend/cpu/memory.h"
 #include "base/error.h"
 
@@ -43,6 +46,7 @@ TEST(CpuBackend, RefusesCachesThatItDoesNotKeep) {
   const KvSpec int8[] = {{KvKind::kFull, 1, 1, 8, 8, tensor::DType::kI8, 4}};
   const KvSpec latent[] = {{KvKind::kLatent, 1, 1, 8, 0, tensor::DType::kBF16, 0}};
   const KvSpec good[] = {{KvKind::kFull, 1, 1, 8, 8, tensor::DType::kBF16, 0}};
+  EXPECT_THROW(backend->KvBlockBytes(int8, 32), base::Error) << "known before weights are loaded";
   EXPECT_THROW(backend->MakeKvStore(int8, 32, 2), base::Error);
   EXPECT_THROW(backend->MakeKvStore(latent, 32, 2), base::Error);
   EXPECT_THROW(backend->MakeKvStore(good, 12, 2), base::Error);
@@ -56,6 +60,20 @@ TEST(CpuBackend, ComputeTypeDecidesTheCache) {
   EXPECT_EQ(MakeCpuBackend(config)->DefaultKvDType(), tensor::DType::kF32);
   config.kv_dtype = tensor::DType::kF16;
   EXPECT_EQ(MakeCpuBackend(config)->DefaultKvDType(), tensor::DType::kF16);
+}
+
+TEST(CpuBackend, WarnsOnceThatAFormatIsDecoded) {
+  const auto backend = MakeCpuBackend({});
+  testing::internal::CaptureStderr();
+  for (const tensor::Format format : {tensor::Format::kQ4_0, tensor::Format::kQ4_K, tensor::Format::kQ4_K}) {
+    backend->PreparedBytes(32, 256, format, WeightUse::kLinear);
+  }
+  backend->PreparedBytes(32, 256, tensor::Format::kQ5_0, WeightUse::kEmbedding);
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 1) << log;
+  EXPECT_NE(log.find("Q4_K weights have no packed layout: they are kept as float32, 4 bytes a weight instead of 0.56"),
+            std::string::npos)
+      << log;
 }
 
 TEST(CpuBackend, RefusesAMatrixThatNoLayoutHolds) {

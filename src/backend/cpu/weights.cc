@@ -8,6 +8,7 @@
 #include "backend/cpu/kernels/registry.h"
 #include "base/check.h"
 #include "base/error.h"
+#include "base/log.h"
 
 namespace peng::backend::cpu {
 namespace {
@@ -132,6 +133,16 @@ bool CpuMatrix::SameSplit(const CpuMatrix& other) const {
     if (!same) return false;
   }
   return true;
+}
+
+void DecodedFormats::Note(tensor::Format format) {
+  if (LayoutOf(format) || !noted_.insert(format).second) return;
+  const tensor::FormatInfo& info = Info(format);
+  const double file_bytes = static_cast<double>(info.block_bytes) / info.block_values;
+  base::LogWarning(
+      "{} weights have no packed layout: they are kept as float32, 4 bytes a weight instead of {:.2f} ({:.1f} times), "
+      "and are slower; Q4_0, Q4_1, Q6_K and Q8_0 stay small",
+      info.name, file_bytes, sizeof(float) / file_bytes);
 }
 
 int64_t PackedMatrixBytes(int64_t rows, int64_t cols, tensor::Format format, int num_shards) {
