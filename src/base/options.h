@@ -19,8 +19,8 @@ struct ServeOptions {
   std::string host;                            // empty = 127.0.0.1, or all interfaces with an API key
   int64_t port = 8000;                         // 0 = any free one
   std::vector<std::string> api_key;            // empty = no check
-  std::string dtype = "auto";                  // auto, bfloat16, float32
-  int64_t max_model_len = 0;                   // tokens; 0 = the model's, -1 = what fits in memory
+  std::string dtype = "auto";                  // auto, float32
+  int64_t max_model_len = 0;                   // tokens; 0 or -1 = the model's, or what fits in memory
   int64_t max_num_seqs = 128;                  // requests that run at once
   int64_t max_num_batched_tokens = 2048;       // token budget of a step
   int64_t block_size = 0;                      // tokens; 0 = the backend's

@@ -64,7 +64,7 @@ TEST(OptionTable, NamesAreUniqueAndDefaultsValid) {
   EXPECT_EQ(FindOption("max_num_seqs")->env(), "PENG_MAX_NUM_SEQS");
   EXPECT_EQ(FindOption("max-num-seqs")->default_text(), "128");
   EXPECT_EQ(FindOption("gpu-memory-utilization")->default_text(), "0.92");
-  EXPECT_EQ(FindOption("dtype")->choices(), (std::vector<std::string>{"auto", "bfloat16", "float32"}));
+  EXPECT_EQ(FindOption("dtype")->choices(), (std::vector<std::string>{"auto", "float32"}));
   EXPECT_EQ(FindOption("nothing"), nullptr);
 }
 
@@ -94,7 +94,7 @@ TEST(Options, BadValuesAreNamedWithWhatWouldDo) {
   EXPECT_EQ(ErrorOfFlag("port", {"80x"}), "--port: \"80x\" is no integer; use 0 to 65535");
   EXPECT_EQ(ErrorOfFlag("port", {""}), "--port: \"\" is no integer; use 0 to 65535");
   EXPECT_EQ(ErrorOfFlag("port", {"1", "2"}), "--port: takes one value, not a list");
-  EXPECT_EQ(ErrorOfFlag("dtype", {"half"}), "--dtype: \"half\" is not supported; use auto, bfloat16, float32");
+  EXPECT_EQ(ErrorOfFlag("dtype", {"half"}), "--dtype: \"half\" is not supported; use auto, float32");
   EXPECT_EQ(ErrorOfFlag("enable-prefix-caching", {"maybe"}),
             "--enable-prefix-caching: \"maybe\" is neither true nor false; use true or false");
   EXPECT_EQ(ErrorOfFlag("gpu-memory-utilization", {"nan"}),

@@ -106,7 +106,7 @@ def test_settings_come_from_flags_environment_and_file(peng, tmp_path):
     # The environment wins over the file, a flag over both; '_' may stand for '-'.
     peng("complete", TINY, "-p", "x", "--config", config, "--dtype=float32", "--max_tokens=1", env={"PENG_DTYPE": "float8"}, code=2)
     assert "dtype" in one_line(peng.errors)
-    config.write_text("dtype: bfloat16\n")
+    config.write_text("dtype: auto\n")
     peng("complete", TINY, "-p", "x", "--config", config, "--dtype=float32", "--max_tokens=1")
 
 
