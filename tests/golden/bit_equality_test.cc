@@ -16,7 +16,8 @@ using backend::Phase;
 
 struct Case {
   std::string name;
-  std::string path;
+  std::string gguf;    // name of a file of tests/data/gguf,
+  std::string folder;  // or of a folder of tests/data/models
   ComputeType compute;
 };
 
@@ -24,10 +25,11 @@ std::vector<Case> AllCases() {
   std::vector<Case> cases;
   for (ComputeType compute : {ComputeType::kAuto, ComputeType::kFloat32}) {
     const std::string suffix = compute == ComputeType::kAuto ? "" : "_float32";
-    cases.push_back({"llama_mha" + suffix, DataPath("models/llama_mha"), compute});
-    cases.push_back({"llama_gqa" + suffix, DataPath("models/llama_gqa"), compute});
-    for (const char* type : {"Q4_0", "Q4_1", "Q8_0", "Q6_K"}) {
-      cases.push_back({type + suffix, DataPath("gguf/llama_gqa-" + std::string(type) + ".gguf"), compute});
+    for (const char* model : {"llama_mha", "llama_gqa", "llama_linear_rope", "llama_llama3_rope"}) {
+      cases.push_back({model + suffix, "", model, compute});
+    }
+    for (const char* type : {"F32", "F16", "BF16", "Q4_0", "Q4_1", "Q8_0", "Q6_K"}) {
+      cases.push_back({type + suffix, "llama_gqa-" + std::string(type) + ".gguf", "", compute});
     }
   }
   return cases;
@@ -96,9 +98,11 @@ class BitEquality : public testing::TestWithParam<Case> {};
 TEST_P(BitEquality, ChunksNeighboursThreadsAndCachedBlocks) {
   using Shards = std::vector<std::vector<int>>;
   const Shards two_lanes = {{-1, -1}}, two_shards = {{-1, -1}, {-1}}, one_lane = {{-1}};
+  const std::string path =
+      GetParam().gguf.empty() ? DataPath("models/" + GetParam().folder) : GgufPath(GetParam().gguf);
   std::vector<float> expected;
   for (const Shards& shards : {two_lanes, two_shards, one_lane}) {
-    ModelRunner runner(GetParam().path, Config(GetParam().compute, shards));
+    ModelRunner runner(path, Config(GetParam().compute, shards));
     Sequence whole;
     const std::vector<float> logits = Reply(runner, whole, 512);
     if (expected.empty()) expected = logits;
@@ -112,12 +116,14 @@ TEST_P(BitEquality, ChunksNeighboursThreadsAndCachedBlocks) {
     ASSERT_EQ(ReplyAmongNeighbours(runner, 7), expected) << "neighbours, chunk 7";
 
     // A prefix of full prompt blocks that another sequence computed.
-    Sequence cached;
     const int blocks = 5;
-    cached.blocks.assign(whole.blocks.begin(), whole.blocks.begin() + blocks);
-    cached.length = blocks * runner.block_size();
-    const std::vector<float> rest(expected.begin() + cached.length * runner.vocab(), expected.end());
-    ASSERT_EQ(Reply(runner, cached, 64), rest) << "cached prefix";
+    for (int chunk : {1, 7, 128}) {
+      Sequence cached;
+      cached.blocks.assign(whole.blocks.begin(), whole.blocks.begin() + blocks);
+      cached.length = blocks * runner.block_size();
+      const std::vector<float> rest(expected.begin() + cached.length * runner.vocab(), expected.end());
+      ASSERT_EQ(Reply(runner, cached, chunk), rest) << "cached prefix, chunk " << chunk;
+    }
   }
 }
 
