@@ -3,6 +3,8 @@
 
 #include <span>
 
+#include "base/cpu_features.h"
+
 namespace peng::backend::cpu {
 namespace {
 
@@ -28,16 +30,7 @@ std::optional<uint32_t> UpTo(std::span<const IsaName> tiers, std::string_view na
 }  // namespace
 
 uint32_t HostIsa() {
-  uint32_t isa = 0;
-#if defined(__x86_64__)
-  __builtin_cpu_init();
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c"))
-    isa |= kIsaAvx2;
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-      __builtin_cpu_supports("avx512vl"))
-    isa |= kIsaAvx512;
-  if (__builtin_cpu_supports("avx512vnni")) isa |= kIsaAvx512Vnni;
-#endif
+  static const uint32_t isa = IsaUpTo(base::IsaName(base::DetectCpu().tiers.back())).value_or(0);
   return isa;
 }
 
