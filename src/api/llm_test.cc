@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "api/llm.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -283,6 +284,10 @@ TEST(Llm, RefusesValuesOutOfRange) {
       {"min_p", "min_p must be in [0, 1], got 1.5.", [](auto& p) { p.min_p = 1.5; }},
       {"repetition_penalty", "repetition_penalty must be greater than zero, got 0.0.",
        [](auto& p) { p.repetition_penalty = 0; }},
+      {"repetition_penalty", "repetition_penalty must be in [0.0001, 10000], got 1e-320.",
+       [](auto& p) { p.repetition_penalty = 1e-320; }},
+      {"repetition_penalty", "repetition_penalty must be in [0.0001, 10000], got 1e+308.",
+       [](auto& p) { p.repetition_penalty = 1e308; }},
       {"presence_penalty", "presence_penalty must be in [-2, 2], got 3.0.", [](auto& p) { p.presence_penalty = 3; }},
       {"frequency_penalty", "frequency_penalty must be in [-2, 2], got -3.0.",
        [](auto& p) { p.frequency_penalty = -3; }},
@@ -306,6 +311,8 @@ TEST(Llm, RefusesValuesOutOfRange) {
       {"stop", "stop cannot contain an empty string.", [](auto& p) { p.stop = {""}; }},
       {"stop", "stop accepts at most 4 strings, got 5.", [](auto& p) { p.stop = {"a", "b", "c", "d", "e"}; }},
       {"bad_words", "bad_words cannot contain an empty string.", [](auto& p) { p.bad_words = {""}; }},
+      {"bad_words", "bad_words accepts strings of at most 4096 bytes, got 5000.",
+       [](auto& p) { p.bad_words = {std::string(5000, 'x')}; }},
   };
   TestLlm test({});
   for (const BadValue& bad : cases) {
@@ -324,6 +331,8 @@ TEST(Llm, RefusesPromptsWithTrueNumbers) {
   EXPECT_EQ(RefusalOf(*test.llm, request).message,
             "This model's maximum context length is 256 tokens. However, your request has 256 input tokens. Please "
             "reduce the length of the input messages.");
+  request.prompt = std::string(9'000'000, 'x');
+  EXPECT_THAT(RefusalOf(*test.llm, request).message, testing::HasSubstr("your request has 9000000 bytes."));
   request.prompt = std::vector<int32_t>();
   EXPECT_EQ(RefusalOf(*test.llm, request).message, "The prompt cannot be empty.");
   request.prompt = std::string();

@@ -14,6 +14,8 @@ namespace {
 
 constexpr double kGreedyBelow = 1e-5;
 constexpr double kLowestTemperature = 0.01;  // smaller ones only add rounding
+// Logits are multiplied by it or its inverse: beyond, they leave the range of a float.
+constexpr double kLowestPenalty = 1e-4, kHighestPenalty = 1e4;
 
 std::string Show(double value) { return base::Json(value).Dump(); }
 
@@ -56,8 +58,9 @@ std::optional<Refusal> CheckSampling(const GenerationParams& p) {
   if (!Within(*p.min_p, 0, 1)) return OutOfRange("min_p", "in [0, 1]", *p.min_p);
   if (!Within(p.presence_penalty, -2, 2)) return OutOfRange("presence_penalty", "in [-2, 2]", p.presence_penalty);
   if (!Within(p.frequency_penalty, -2, 2)) return OutOfRange("frequency_penalty", "in [-2, 2]", p.frequency_penalty);
-  if (!(*p.repetition_penalty > 0 && std::isfinite(*p.repetition_penalty))) {
-    return OutOfRange("repetition_penalty", "greater than zero", *p.repetition_penalty);
+  if (!(*p.repetition_penalty > 0)) return OutOfRange("repetition_penalty", "greater than zero", *p.repetition_penalty);
+  if (!Within(*p.repetition_penalty, kLowestPenalty, kHighestPenalty)) {
+    return OutOfRange("repetition_penalty", "in [0.0001, 10000]", *p.repetition_penalty);
   }
   if (p.n < 1 || p.n > kMaxChoices) return OutOfRange("n", fmt::format("in [1, {}]", kMaxChoices), p.n);
   if (p.n > 1 && *p.temperature < kGreedyBelow) {
@@ -216,6 +219,10 @@ std::variant<std::vector<std::vector<int32_t>>, Refusal> EncodeBadWords(const te
   std::vector<std::vector<int32_t>> sequences;
   for (const std::string& word : words) {
     if (word.empty()) return Invalid("bad_words", "bad_words cannot contain an empty string.");
+    if (word.size() > kMaxBadWordBytes) {
+      return Invalid("bad_words", fmt::format("bad_words accepts strings of at most {} bytes, got {}.",
+                                              kMaxBadWordBytes, word.size()));
+    }
     const std::string stem = word.substr(std::min(word.find_first_not_of(' '), word.size()));
     const std::vector<int32_t> bare = tokenizer.Encode(stem, false);
     const std::vector<int32_t> spaced = tokenizer.Encode(" " + stem, false);
@@ -249,6 +256,15 @@ std::variant<std::vector<int32_t>, Refusal> EncodePrompt(const LlmParts& parts, 
     rendered = std::move(std::get<std::string>(outcome));
   }
   const std::string& text = chat != nullptr ? rendered : std::get<std::string>(prompt);
+  // Tokenizing megabytes takes seconds; what cannot fit is refused before.
+  const size_t most = static_cast<size_t>(parts.max_model_len) * parts.tokenizer->max_token_bytes();
+  if (text.size() > most) {
+    return Invalid(
+        "prompt",
+        fmt::format("This model's maximum context length is {} tokens, at most {} bytes of text. However, your "
+                    "request has {} bytes. Please reduce the length of the input messages.",
+                    parts.max_model_len, most, text.size()));
+  }
   std::vector<int32_t> ids = parts.tokenizer->Encode(text, add_special_tokens.value_or(chat == nullptr));
   // A BOS alone gives the model something to start from, but no client means that by an empty prompt.
   if (ids.empty() || (chat == nullptr && text.empty())) return Invalid("prompt", "The prompt cannot be empty.");

@@ -15,6 +15,7 @@ inline constexpr int64_t kMaxChoices = 1024;
 inline constexpr size_t kMaxStopStrings = 4;
 inline constexpr size_t kMaxStopBytes = 4096;
 inline constexpr size_t kMaxBadWords = 128;
+inline constexpr size_t kMaxBadWordBytes = 4096;
 
 // Fills what is unset from `generation_config` (object or null) and checks every value. nullopt if all is well.
 std::optional<Refusal> ResolveParams(const LlmParts& parts, size_t prompt_tokens, GenerationParams* params);

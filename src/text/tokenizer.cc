@@ -79,6 +79,7 @@ Tokenizer::Tokenizer(const TokenizerSpec& spec) : handle_(std::make_unique<Token
     InitFromGguf(std::get<GgufVocabulary>(spec.source), spec.where);
   }
   vocab_size_ = static_cast<int32_t>(peng_tokenizer_vocab_size(handle_->tok));
+  for (int32_t id = 0; id < vocab_size_; ++id) max_token_bytes_ = std::max(max_token_bytes_, TokenBytes(id).size());
   strips_leading_space_ = peng_tokenizer_strips_leading_space(handle_->tok);
 }
 

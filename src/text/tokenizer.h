@@ -70,6 +70,8 @@ class Tokenizer {
 
   // One more than the largest id with a text. The model may have more rows (padding).
   int32_t vocab_size() const { return vocab_size_; }
+  // Of the token that adds most to a text: a text of B bytes has at least B / max_token_bytes tokens.
+  size_t max_token_bytes() const { return max_token_bytes_; }
   std::optional<int32_t> bos_id() const { return bos_id_; }
   std::optional<int32_t> eos_id() const { return eos_id_; }
   std::optional<int32_t> unk_id() const { return unk_id_; }
@@ -89,6 +91,7 @@ class Tokenizer {
 
   std::unique_ptr<struct TokenizerHandle> handle_;
   int32_t vocab_size_ = 0;
+  size_t max_token_bytes_ = 0;
   std::optional<int32_t> bos_id_, eos_id_, unk_id_, pad_id_;
   bool add_bos_ = false;
   bool add_eos_ = false;
