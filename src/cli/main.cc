@@ -34,6 +34,9 @@ void PrintUsage(std::FILE* to) {
   std::fputs("\n`peng COMMAND --help` tells its arguments.\n", to);
 }
 
+// Messages may quote arguments and files: no control characters and no broken UTF-8 reach the terminal.
+std::string OneLine(const char* message) { return peng::base::Printable(message, 4096); }
+
 int Run(int argc, char** argv) {
   const std::string_view name = argc < 2 ? "" : argv[1];
   if (name == "-h" || name == "--help" || name == "help") {
@@ -55,13 +58,13 @@ int main(int argc, char** argv) {
   try {
     return Run(argc, argv);
   } catch (const peng::base::Error& e) {
-    std::fprintf(stderr, "peng: %s\n", e.what());
+    std::fprintf(stderr, "peng: %s\n", OneLine(e.what()).c_str());
     return e.exit_code();
   } catch (const std::bad_alloc&) {
     std::fputs("peng: out of memory; close other programs or use a smaller model or --max-model-len\n", stderr);
     return 1;
   } catch (const std::exception& e) {
-    std::fprintf(stderr, "peng: %s\n", e.what());
+    std::fprintf(stderr, "peng: %s\n", OneLine(e.what()).c_str());
     return 1;
   }
 }

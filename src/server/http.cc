@@ -217,6 +217,7 @@ struct HttpServer::Impl {
       : options(std::move(o)),
         handler(std::move(h)),
         workers(std::max(1, options.worker_threads)),
+        lookups(1),
         io(std::max(1, options.io_threads)),
         acceptor(asio::make_strand(io)) {}
 
@@ -227,6 +228,7 @@ struct HttpServer::Impl {
   HttpOptions options;
   HttpHandler handler;
   asio::thread_pool workers;
+  asio::thread_pool lookups;  // requests without a body: a health probe must not wait for long prompts to be tokenized
   asio::io_context io;
   tcp::acceptor acceptor;
   std::vector<std::thread> threads;
@@ -243,7 +245,11 @@ struct HttpServer::Impl {
 // One client: requests one after another, on a strand of its own.
 class HttpServer::Impl::Connection : public std::enable_shared_from_this<Connection> {
  public:
-  Connection(Impl& impl, tcp::socket socket) : impl_(impl), limits_(impl.options.limits), stream_(std::move(socket)) {}
+  Connection(Impl& impl, tcp::socket socket)
+      : impl_(impl),
+        limits_(impl.options.limits),
+        stream_(std::move(socket)),
+        buffer_(limits_.header_bytes + kReadBytes) {}
 
   asio::awaitable<void> Run() {
     try {
@@ -274,6 +280,9 @@ class HttpServer::Impl::Connection : public std::enable_shared_from_this<Connect
 
  private:
   using Parser = http::request_parser<http::string_body>;
+  // Read at once. The buffer holds a header and this much: chunk extensions and trailers, which no limit of the parser
+  // counts, end there.
+  static constexpr size_t kReadBytes = 64 << 10;
 
   // False when the connection is to be closed.
   asio::awaitable<bool> ServeOne() {
@@ -416,7 +425,8 @@ class HttpServer::Impl::Connection : public std::enable_shared_from_this<Connect
       if (const auto self = weak.lock()) self->stream_.close();
     });
     stream_.expires_never();
-    asio::post(impl_.workers, [&impl = impl_, exchange, request = std::move(request)]() mutable {
+    asio::thread_pool& threads = request.body.empty() ? impl_.lookups : impl_.workers;
+    asio::post(threads, [&impl = impl_, exchange, request = std::move(request)]() mutable {
       try {
         impl.handler(std::move(request), exchange);
       } catch (const std::exception& e) {
@@ -489,8 +499,8 @@ void HttpServer::Impl::Listen() {
   const auto found = resolver.resolve(options.host, std::to_string(options.port),
                                       tcp::resolver::passive | tcp::resolver::numeric_service, error);
   if (error || found.empty()) {
-    throw base::Error(base::ErrorKind::kUsage, "--host " + options.host, "is not an address of this machine",
-                      "use 127.0.0.1, 0.0.0.0 or ::");
+    throw base::Error(base::ErrorKind::kUsage, "--host " + base::Printable(options.host),
+                      "is not an address of this machine", "use 127.0.0.1, 0.0.0.0 or ::");
   }
   const tcp::endpoint endpoint = found.begin()->endpoint();
   acceptor.open(endpoint.protocol(), error);
@@ -556,8 +566,10 @@ HttpServer::HttpServer(HttpOptions options, HttpHandler handler)
 
 HttpServer::~HttpServer() {
   Drain(milliseconds(0));
-  impl_->workers.stop();
-  impl_->workers.join();
+  for (asio::thread_pool* threads : {&impl_->workers, &impl_->lookups}) {
+    threads->stop();
+    threads->join();
+  }
   impl_->io.stop();
   for (std::thread& thread : impl_->threads) thread.join();
 }

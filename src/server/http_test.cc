@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <future>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -150,8 +151,27 @@ TEST(Http, RefusesWhatIsTooLarge) {
   std::string many = "GET / HTTP/1.1\r\nHost: a\r\n";
   for (int i = 0; i < 20; ++i) many += "X" + std::to_string(i) + ": 1\r\n";
   EXPECT_EQ(status(many + "\r\n"), "HTTP/1.1 431");
+  const std::string chunked = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+  EXPECT_EQ(status(chunked + "1;x=" + std::string(100'000, 'x')), "HTTP/1.1 400");
+  EXPECT_EQ(status(chunked + "0\r\nX: " + std::string(100'000, 'x')), "HTTP/1.1 400");
   EXPECT_EQ(status("NOT HTTP\r\n\r\n"), "HTTP/1.1 400");
   EXPECT_EQ(status("GET / HTTP/1.1\r\nHost: a\r\n\r\n"), "HTTP/1.1 200");
+}
+
+TEST(Http, LookupsDoNotWaitForWork) {
+  HttpOptions options = Local();
+  options.worker_threads = 1;
+  std::promise<void> done;
+  HttpServer server(options, [wait = done.get_future().share()](const HttpRequest& request, const auto& reply) {
+    if (!request.body.empty()) wait.wait();
+    Echo(request, reply);
+  });
+  Client busy(server.port()), probe(server.port());
+  busy.Send("POST /work HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx");
+  probe.Send("GET /health HTTP/1.1\r\nHost: a\r\n\r\n");
+  EXPECT_TRUE(probe.Until("\r\n").starts_with("HTTP/1.1 200"));
+  done.set_value();
+  EXPECT_TRUE(busy.Until("\r\n").starts_with("HTTP/1.1 200"));
 }
 
 TEST(Http, SlowHeadersAreCutOff) {

@@ -17,6 +17,7 @@
 
 #include "api/build.h"
 #include "api/version.h"
+#include "base/error.h"
 #include "base/log.h"
 #include "server/http.h"
 #include "server/service.h"
@@ -27,7 +28,8 @@ namespace {
 using std::chrono::milliseconds;
 
 // The first SIGTERM or SIGINT asks for an orderly end, the second ends the process at once. While the model loads there
-// is nothing to drain, so the first one ends it.
+// is nothing to drain, so the first one ends it. Supervisors that signal both the process and its group send each
+// signal twice: one that follows so soon is the same one.
 class Signals {
  public:
   Signals() {
@@ -51,11 +53,15 @@ class Signals {
 
  private:
   void Watch(const std::stop_token& stop) {
+    constexpr milliseconds kEcho{300};
     const timespec tick{0, 200'000'000};
+    std::chrono::steady_clock::time_point asked_at;
     while (!stop.stop_requested()) {
       const int signal = sigtimedwait(&set_, nullptr, &tick);
       if (signal < 0) continue;
+      const auto now = std::chrono::steady_clock::now();
       if (asked_) {
+        if (now - asked_at < kEcho) continue;
         base::LogWarning("second signal: exiting at once");
         _exit(1);
       }
@@ -64,6 +70,7 @@ class Signals {
         _exit(0);
       }
       asked_ = true;
+      asked_at = now;
     }
   }
 
@@ -94,6 +101,9 @@ ServiceOptions MakeServiceOptions(const base::ServeOptions& options) {
     if (options.model != service.model_names[0]) service.also_accepted = options.model;
   }
   service.api_keys = options.api_key;
+  if (std::find(service.api_keys.begin(), service.api_keys.end(), "") != service.api_keys.end()) {
+    throw base::Error(base::ErrorKind::kUsage, "--api-key", "is empty", "give a key, or leave it out to serve without");
+  }
   service.version = api::Version();
   service.max_model_len = static_cast<int32_t>(std::max<int64_t>(0, options.max_model_len));
   return service;
