@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "api/bare_steps.h"
 
-#include "backend/dry_run.h"
+#include "engine/model_executor.h"
 
 namespace peng::api {
 namespace {
@@ -46,13 +46,7 @@ BareSteps::BareSteps(LoadedModel& loaded, int num_sequences, int max_positions, 
   blocks_per_sequence_ = (max_positions + block_size - 1) / block_size;
   kv_ = backend.MakeKvStore(loaded.model->Kv(backend.DefaultKvDType()), block_size,
                             1 + num_sequences * blocks_per_sequence_);
-  backend::DryRunOps dry_ops;
-  backend::DryRunKvStore dry_kv(block_size);
-  const ForwardBatch largest = backend::DryRunBatch(max_rows, max_logit_rows, block_size);
-  const std::unique_ptr<backend::Arena> counting = backend.MakeArena(0);
-  backend::ExecContext ctx{dry_ops, *counting, dry_kv, largest};
-  loaded.model->Forward(ctx);
-  arena_ = backend.MakeArena(counting->peak_bytes());
+  arena_ = backend.MakeArena(engine::ScratchBytes(*loaded.model, backend, max_rows, max_logit_rows, block_size));
 }
 
 std::span<const float> BareSteps::Run(std::span<const std::vector<int32_t>> tokens, int first_position, Phase phase,

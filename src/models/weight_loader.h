@@ -48,8 +48,8 @@ class WeightLoader {
   std::optional<std::vector<float>> ReadVector(int layer, WeightName name, int64_t cols) const;
 
   // Declares that `slot` wants the weight [rows, cols], or only the rank's part `slice` of it; until LoadAll it holds a
-  // backend::PlannedWeight. Throws base::Error
-  // (kModelFile) naming the tensor if it is absent, of another shape, or of a format the backend does not take.
+  // backend::PlannedWeight. Throws base::Error (kModelFile) naming the tensor if it is absent, of another shape, or of
+  // a format the backend does not take.
   void Want(Slot& slot, int layer, WeightName name, int64_t rows, int64_t cols, backend::WeightUse use,
             std::optional<formats::Slice> slice = {}, const backend::Partition& partition = {});
 

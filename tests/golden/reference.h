@@ -11,8 +11,8 @@
 
 namespace peng {
 
-// Reference results of a golden checkpoint: tensors of a .safetensors file beside lists of a .json file. `prefix`
-// stands before tensor names ("Q4_0."), `types_key` selects the part of the JSON with the greedy lists.
+// Reference results of a golden checkpoint: tensors of a .safetensors file beside lists of a .json file. Of a file that
+// holds those of several GGUF types, `type` ("Q4_0") selects one.
 class Reference {
  public:
   Reference(const std::string& safetensors, const std::string& json, const std::string& type = "");
