@@ -64,6 +64,8 @@ def test_unknown_commands_are_bad_usage(peng, arguments, words):
     (["perplexity", TINY, "--file", DATA / "perplexity" / "text.txt", "--phase", "both"], "--phase"),
     (["perplexity", TINY, "--file", DATA / "perplexity" / "text.txt", "--window", "1"], "--window"),
     (["bench", "swim", TINY], "swim"),
+    (["serve", TINY, "--port", "0", "--host", "two\nlines"], "is not an address"),
+    (["serve", TINY, "--port", "0", "--api-key", ""], "--api-key: is empty"),
     (["bench", "prefill", TINY, "--input-len", "100000"], "512"),
 ])
 def test_bad_usage_is_one_line_that_names_it(peng, arguments, words):
