@@ -106,13 +106,17 @@ pub unsafe fn guard(error: *mut PengBuf, body: impl FnOnce() -> Outcome<()>) -> 
         Ok(Ok(())) => return OK,
         Ok(Err(failure)) => failure,
         Err(panic) => {
-            let text = panic
-                .downcast_ref::<&str>()
-                .map(|s| s.to_string())
-                .or_else(|| panic.downcast_ref::<String>().cloned())
-                .unwrap_or_else(|| "unknown".to_string());
-            // Dropping a panic payload may panic again; it is one small allocation.
-            std::mem::forget(panic);
+            let text = match panic.downcast::<String>() {
+                Ok(text) => *text,
+                Err(panic) => match panic.downcast::<&'static str>() {
+                    Ok(text) => text.to_string(),
+                    Err(other) => {
+                        // Not a payload of panic!: dropping it may panic again.
+                        std::mem::forget(other);
+                        "unknown".to_string()
+                    }
+                },
+            };
             Failure::new(format!("internal error: {text}"))
         }
     };
