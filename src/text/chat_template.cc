@@ -77,15 +77,16 @@ std::string ChatTemplate::Render(const ChatInput& input) const {
     Refuse("continue_final_message and add_generation_prompt exclude each other");
   }
   Json context;
-  context.Set("messages", input.messages);
-  context.Set("tools", input.tools);
   context.Set("documents", nullptr);
-  context.Set("add_generation_prompt", input.add_generation_prompt);
   context.Set("bos_token", bos_token_);
   context.Set("eos_token", eos_token_);
   if (input.kwargs.is_object()) {
     for (const auto& [name, value] : input.kwargs.as_object()) context.Set(name, value);
   }
+  // Last: a variable of the caller's choice is never the conversation itself.
+  context.Set("messages", input.messages);
+  context.Set("tools", input.tools);
+  context.Set("add_generation_prompt", input.add_generation_prompt);
   BridgeBuf text, error;
   const int status = peng_template_render(handle_->tmpl, ToBridge(context.Dump()), text.out(), error.out());
   if (status == kPengBridgeOk) {

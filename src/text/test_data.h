@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <cstdlib>
 #include <fstream>
 #include <memory>
 #include <sstream>
@@ -37,6 +38,19 @@ inline base::Json LoadJson(const std::string& path) {
 // tokenizers/NAME of the files that the build unpacks.
 inline std::string UnpackedTokenizer(const std::string& name) { return PENG_UNPACKED_DIR "/tokenizers/" + name; }
 
+// Golden files that may not be committed (their licences restrict use) are read from this folder, laid out as
+// tests/data; null if the environment names none. Tests of them are skipped then.
+inline const char* ExtraDataDir() { return std::getenv("PENG_EXTRA_TEST_DATA"); }
+
+// tokenizer.json of a tokenizer of tests/data/tokenizers. Some are another's with other added tokens.
+inline std::string TokenizerJson(const std::string& name) {
+  const bool v4 = name == "deepseek_v4";
+  if (!v4 && name != "r1_distill_qwen") return ReadFile(UnpackedTokenizer(name + ".tokenizer.json"));
+  base::Json file = LoadJson(UnpackedTokenizer(v4 ? "deepseek_v3.tokenizer.json" : "qwen2_5.tokenizer.json"));
+  file.Set("added_tokens", LoadJson(TestDataDir() + "/tokenizers/" + name + ".added_tokens.json"));
+  return file.Dump();
+}
+
 inline std::vector<int32_t> Ids(const base::Json& list) {
   std::vector<int32_t> ids;
   for (const base::Json& id : list.as_array()) ids.push_back(static_cast<int32_t>(id.as_int()));
@@ -50,7 +64,7 @@ inline std::vector<std::string> Strings(const base::Json& list) {
 }
 
 inline std::shared_ptr<const Tokenizer> LoadHfTokenizer(const std::string& name, const std::string& config = {}) {
-  HfTokenizerSpec hf{ReadFile(UnpackedTokenizer(name + ".tokenizer.json")), config};
+  HfTokenizerSpec hf{TokenizerJson(name), config};
   return std::make_shared<const Tokenizer>(TokenizerSpec{std::move(hf), name});
 }
 

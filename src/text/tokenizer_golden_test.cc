@@ -3,6 +3,7 @@
 // is read from tokenizer.json and, rewritten as a GGUF vocabulary, through the GGUF path.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 
 #include "base/json.h"
@@ -63,8 +64,20 @@ std::string StreamOf(std::shared_ptr<const Tokenizer> tokenizer, const std::vect
 
 class TokenizerGoldenTest : public ::testing::TestWithParam<Model> {
  protected:
+  // Where the files of this tokenizer are; those of Llama 3.1 are under a licence that restricts use.
+  static std::string Dir() {
+    const bool extra = std::string(GetParam().name) == "llama3_1";
+    return extra ? std::string(ExtraDataDir()) + "/tokenizers/" : TestDataDir() + "/tokenizers/";
+  }
+  static std::string FileText() {
+    return std::string(GetParam().name) == "llama3_1" ? ReadFile(Dir() + "llama3_1.tokenizer.json")
+                                                      : TokenizerJson(GetParam().name);
+  }
   void SetUp() override {
-    cases_ = LoadJson(TestDataDir() + "/tokenizers/" + GetParam().name + ".cases.json");
+    if (std::string(GetParam().name) == "llama3_1" && ExtraDataDir() == nullptr) {
+      GTEST_SKIP() << "the tokenizer of Llama 3.1 is not in tests/data: PENG_EXTRA_TEST_DATA names no folder with it";
+    }
+    cases_ = LoadJson(Dir() + GetParam().name + ".cases.json");
     const Json texts = LoadJson(TestDataDir() + "/tokenizers/texts.json");
     for (const Json& text : texts.as_array()) {
       texts_[text.Find("name")->as_string()] = text.Find("text")->as_string();
@@ -102,18 +115,22 @@ class TokenizerGoldenTest : public ::testing::TestWithParam<Model> {
     CheckStream(tokenizer, c, ids, name);
   }
 
-  // Hugging Face's stream withholds all text of a token that ends inside a character; ours only that character. So ours
-  // is never behind, and of the same text.
+  // Hugging Face's stream withholds all text of a token that ends inside a character; ours only that character. So
+  // where theirs gives text, both have given the same; where it withholds, ours has given that or more of the text.
   static void CheckStream(std::shared_ptr<const Tokenizer> tokenizer, const Json& c, const std::vector<int32_t>& ids,
                           const std::string& name) {
     const auto& pieces = c.Find("stream")->as_array();
     ASSERT_EQ(pieces.size(), ids.size()) << name;
+    const std::string whole = tokenizer->Decode(ids, false);
     Detokenizer detokenizer(tokenizer, false);
     std::string ours, theirs;
     for (size_t i = 0; i < ids.size(); ++i) {
       ours += detokenizer.Push(ids[i]);
-      if (pieces[i].is_null()) continue;
-      theirs += pieces[i].as_string();
+      EXPECT_EQ(ours, whole.substr(0, ours.size())) << name << " token " << i;
+      if (!pieces[i].is_null()) {
+        theirs += pieces[i].as_string();
+        EXPECT_EQ(ours, theirs) << name << " token " << i;
+      }
       EXPECT_EQ(ours.substr(0, theirs.size()), theirs) << name << " token " << i;
     }
   }
@@ -123,8 +140,7 @@ class TokenizerGoldenTest : public ::testing::TestWithParam<Model> {
 };
 
 TEST_P(TokenizerGoldenTest, TokenizerJson) {
-  const std::string config =
-      *GetParam().config != '\0' ? ReadFile(TestDataDir() + "/tokenizers/" + GetParam().config) : std::string();
+  const std::string config = *GetParam().config != '\0' ? ReadFile(Dir() + GetParam().config) : std::string();
   std::string text = config;
   if (text.empty()) {
     // A vocabulary that was rebuilt from a GGUF file: its BOS rule is in the cases.
@@ -137,20 +153,92 @@ TEST_P(TokenizerGoldenTest, TokenizerJson) {
       text = made.Dump();
     }
   }
-  CheckAll(LoadHfTokenizer(GetParam().name, text));
+  TokenizerSpec spec{HfTokenizerSpec{FileText(), text}, GetParam().name};
+  CheckAll(std::make_shared<const Tokenizer>(spec));
 }
 
 TEST_P(TokenizerGoldenTest, GgufVocabulary) {
-  const Json file = LoadJson(UnpackedTokenizer(std::string(GetParam().name) + ".tokenizer.json"));
+  const Json file = std::get<Json>(base::ParseJson(FileText()));
   TokenizerSpec spec{ToGguf(file, cases_, GetParam().pre), GetParam().name};
   CheckAll(std::make_shared<const Tokenizer>(spec));
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, TokenizerGoldenTest,
                          ::testing::Values(Model{"smollm2", "smollm", ""}, Model{"deepseek_llm", "deepseek-llm", ""},
+                                           Model{"deepseek_coder", "deepseek-coder", ""},
                                            Model{"deepseek_v3", "deepseek-v3", "deepseek_v3.tokenizer_config.json"},
-                                           Model{"qwen2_5", "qwen2", "qwen2_5.tokenizer_config.json"}),
+                                           Model{"deepseek_v4", "deepseek-v3", "deepseek_v4.tokenizer_config.json"},
+                                           Model{"qwen2_5", "qwen2", "qwen2_5.tokenizer_config.json"},
+                                           Model{"r1_distill_qwen", "deepseek-r1-qwen", ""},
+                                           Model{"llama3_1", "llama-bpe", "llama3_1.tokenizer_config.json"}),
                          [](const auto& info) { return std::string(info.param.name); });
+
+// Merges as strings and as pairs give the same ids.
+TEST_P(TokenizerGoldenTest, BothFormsOfMerges) {
+  Json file = std::get<Json>(base::ParseJson(FileText()));
+  Json model = *file.Find("model");
+  Json::Array other;
+  for (const Json& merge : model.Find("merges")->as_array()) {
+    if (merge.is_string()) {
+      const std::string& text = merge.as_string();
+      const size_t space = text.find(' ');
+      other.push_back(Json::Array{text.substr(0, space), text.substr(space + 1)});
+    } else {
+      other.push_back(merge.as_array()[0].as_string() + " " + merge.as_array()[1].as_string());
+    }
+  }
+  ASSERT_FALSE(other.empty());
+  model.Set("merges", std::move(other));
+  file.Set("model", std::move(model));
+  const Tokenizer tokenizer(TokenizerSpec{HfTokenizerSpec{file.Dump(), ""}, GetParam().name});
+  for (const Json& c : cases_.Find("cases")->as_array()) {
+    const std::string& name = c.Find("name")->as_string();
+    EXPECT_EQ(tokenizer.Encode(texts_.at(name), false), Ids(*c.Find("ids"))) << name;
+  }
+}
+
+// The texts and ids that llama.cpp publishes for its tokenizers.
+class LlamaCppVectorsTest : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(LlamaCppVectorsTest, SameIds) {
+  const auto tokenizer = LoadHfTokenizer(GetParam());
+  const Json file = LoadJson(TestDataDir() + "/tokenizers/llamacpp_vectors_" + GetParam() + ".json");
+  for (const Json& c : file.Find("cases")->as_array()) {
+    const std::string& text = c.Find("text")->as_string();
+    EXPECT_EQ(tokenizer->Encode(text, false), Ids(*c.Find("ids"))) << text;
+  }
+  EXPECT_EQ(file.Find("cases")->as_array().size(), 46u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, LlamaCppVectorsTest, ::testing::Values("deepseek_coder", "deepseek_llm", "qwen2_5"));
+
+// A rendered chat brings its own BOS, if its model has one: encoded as it is or as a text, it has exactly that one.
+TEST(ChatPromptTest, OneBosAndTheIdsOfTheText) {
+  struct Chat {
+    const char* tokenizer;
+    const char* rendered;  // of chat_templates
+    const char* config;
+  };
+  for (const Chat& chat :
+       {Chat{"deepseek_v3", "deepseek_v3", R"({"add_bos_token":true,"bos_token":"<｜begin▁of▁sentence｜>"})"},
+        Chat{"deepseek_v3", "deepseek_v3_1", R"({"add_bos_token":true,"bos_token":"<｜begin▁of▁sentence｜>"})"},
+        Chat{"r1_distill_qwen", "r1_distill_qwen_32b",
+             R"({"add_bos_token":true,"bos_token":"<｜begin▁of▁sentence｜>"})"}}) {
+    const auto tokenizer = LoadHfTokenizer(chat.tokenizer, chat.config);
+    const Json rendered = LoadJson(TestDataDir() + "/chat_templates/" + chat.rendered + ".rendered.json");
+    int checked = 0;
+    for (const Json& c : rendered.Find("cases")->as_array()) {
+      const Json* text = c.Find("rendered");
+      if (text == nullptr) continue;
+      const std::vector<int32_t> ids = tokenizer->Encode(text->as_string(), false);
+      EXPECT_EQ(ids.front(), *tokenizer->bos_id()) << c.Find("name")->as_string();
+      EXPECT_EQ(std::count(ids.begin(), ids.end(), *tokenizer->bos_id()), 1) << c.Find("name")->as_string();
+      EXPECT_EQ(tokenizer->Encode(text->as_string(), true), ids) << c.Find("name")->as_string();
+      ++checked;
+    }
+    EXPECT_GE(checked, 20) << chat.rendered;
+  }
+}
 
 TEST(GgufFileTest, SmolLm2VocabularyOfTheFile) {
   const GgufVocabulary vocabulary = GgufFromJson(LoadJson(UnpackedTokenizer("smollm2.gguf_vocab.json")));

@@ -6,6 +6,7 @@
 pub mod abi;
 mod gguf;
 mod grammar;
+mod pretokenizer;
 mod pyjson;
 mod template;
 mod tokenizer;

@@ -7,9 +7,10 @@
 use std::sync::Arc;
 
 use serde_json::Value as Json;
-use tokenizers::Tokenizer;
+use tokenizers::{Model, OffsetType, Tokenizer};
 
 use crate::abi::*;
+use crate::pretokenizer::Steps;
 
 /// How a vocabulary piece spells bytes.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -47,6 +48,7 @@ impl Table {
 
 pub struct Tok {
     pub inner: Tokenizer,
+    steps: Steps,
     pieces: Table,
     bytes: Table,
     special: Vec<bool>,
@@ -199,7 +201,8 @@ impl Tok {
             push_bytes(&mut bytes, &piece, spelling, &byte_of);
         }
         let (prefix, suffix) = special_affixes(&inner)?;
-        Ok(Tok { inner, pieces, bytes, special, strips_leading_space, prefix, suffix })
+        let steps = Steps::of(&inner)?;
+        Ok(Tok { inner, steps, pieces, bytes, special, strips_leading_space, prefix, suffix })
     }
 
     pub fn from_json(json: &[u8]) -> Outcome<Tok> {
@@ -211,7 +214,14 @@ impl Tok {
     }
 
     pub fn encode(&self, text: &str) -> Outcome<Vec<u32>> {
-        let encoding = self.inner.encode_fast(text, false).map_err(|e| Failure::new(e.to_string()))?;
+        let added = self.inner.get_added_vocabulary();
+        let mut parts = added.extract_and_normalize(self.inner.get_normalizer(), text);
+        let encoding = self
+            .steps
+            .run(&mut parts)
+            .and_then(|()| self.inner.get_model().tokenize_in_pretokenized(&mut parts, None))
+            .and_then(|()| parts.into_encoding(None, 0, OffsetType::None))
+            .map_err(|e| Failure::new(e.to_string()))?;
         Ok(encoding.get_ids().to_vec())
     }
 
