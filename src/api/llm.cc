@@ -204,6 +204,7 @@ std::variant<PreparedRequest, Refusal> Llm::Prepare(GenerateRequest request) con
   auto bad_words = EncodeBadWords(*core_->parts.tokenizer, prepared.params.bad_words);
   if (auto* refusal = std::get_if<Refusal>(&bad_words)) return std::move(*refusal);
   prepared.bad_words = std::move(std::get<0>(bad_words));
+  if (auto refusal = CheckAllowedTokens(core_->parts, prepared.params, prepared.bad_words)) return std::move(*refusal);
   return prepared;
 }
 

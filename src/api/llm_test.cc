@@ -291,8 +291,8 @@ TEST(Llm, RefusesValuesOutOfRange) {
       {"presence_penalty", "presence_penalty must be in [-2, 2], got 3.0.", [](auto& p) { p.presence_penalty = 3; }},
       {"frequency_penalty", "frequency_penalty must be in [-2, 2], got -3.0.",
        [](auto& p) { p.frequency_penalty = -3; }},
-      {"n", "n must be in [1, 1024], got 0.", [](auto& p) { p.n = 0; }},
-      {"n", "n must be in [1, 1024], got 1000000.", [](auto& p) { p.n = 1000000; }},
+      {"n", "n must be in [1, 16384], got 0.", [](auto& p) { p.n = 0; }},
+      {"n", "n must be in [1, 16384], got 1000000.", [](auto& p) { p.n = 1000000; }},
       {"n", "n must be 1 when using greedy sampling, got 2.", [](auto& p) { p.n = 2, p.temperature = 0; }},
       {"max_tokens", "max_tokens must be at least 1, got -5.", [](auto& p) { p.max_tokens = -5; }},
       {"min_tokens", "min_tokens must be greater than or equal to 0, got -1.", [](auto& p) { p.min_tokens = -1; }},
@@ -308,6 +308,10 @@ TEST(Llm, RefusesValuesOutOfRange) {
        [](auto& p) { p.stop_token_ids = {600}; }},
       {"allowed_token_ids", "allowed_token_ids must not be empty.",
        [](auto& p) { p.allowed_token_ids = std::vector<int32_t>(); }},
+      {"allowed_token_ids",
+       "allowed_token_ids leaves no token to choose: min_tokens forbids those that end the reply, bad_words the "
+       "others.",
+       [](auto& p) { p.allowed_token_ids = {kTestEos, 9}, p.stop_token_ids = {9}, p.min_tokens = 1; }},
       {"stop", "stop cannot contain an empty string.", [](auto& p) { p.stop = {""}; }},
       {"stop", "stop accepts at most 4 strings, got 5.", [](auto& p) { p.stop = {"a", "b", "c", "d", "e"}; }},
       {"bad_words", "bad_words cannot contain an empty string.", [](auto& p) { p.bad_words = {""}; }},
@@ -322,6 +326,29 @@ TEST(Llm, RefusesValuesOutOfRange) {
     EXPECT_EQ(refusal.field, bad.field);
     EXPECT_EQ(refusal.message, bad.message);
   }
+}
+
+TEST(Llm, AllowedTokensMayAllEndTheReply) {
+  TestLlm test({});
+  GenerationParams params;
+  params.allowed_token_ids = {kTestEos};
+  EXPECT_EQ(RefusalOf(*test.llm, Ask(params)).field, "none");
+  params.min_tokens = 1;
+  EXPECT_EQ(RefusalOf(*test.llm, Ask(params)).field, "allowed_token_ids");
+  params.allowed_token_ids->push_back(9);
+  EXPECT_EQ(RefusalOf(*test.llm, Ask(params)).field, "none");
+}
+
+// The cap on choices is lower where each would keep a long prompt.
+TEST(Llm, ChoicesTimesPromptIsBounded) {
+  LlmParts parts = TestParts(std::make_unique<FakeEngine>());
+  parts.max_model_len = 1 << 20;
+  GenerationParams params;
+  params.n = 16384;
+  EXPECT_FALSE(ResolveParams(parts, 1024, &params));
+  const auto refusal = ResolveParams(parts, 4096, &params);
+  ASSERT_TRUE(refusal);
+  EXPECT_EQ(refusal->message, "n must be at most 4096 for a prompt of 4096 tokens, got 16384.");
 }
 
 TEST(Llm, RefusesPromptsWithTrueNumbers) {
@@ -339,6 +366,20 @@ TEST(Llm, RefusesPromptsWithTrueNumbers) {
   EXPECT_EQ(RefusalOf(*test.llm, request).message, "The prompt cannot be empty.");
   request.prompt = std::vector<int32_t>{4, 512};
   EXPECT_EQ(RefusalOf(*test.llm, request).message, "Token id(s) 512 are out of vocabulary. Vocabulary size: 512");
+}
+
+TEST(Llm, LongTextsAreRefusedBeforeTheyAreTokenized) {
+  LlmParts parts = TestParts(std::make_unique<FakeEngine>());
+  const auto most = [&](int32_t max_model_len) {
+    parts.max_model_len = max_model_len;
+    const auto outcome = EncodePrompt(parts, std::string(20'000'000, 'x'), {});
+    const Refusal* refusal = std::get_if<Refusal>(&outcome);
+    return refusal == nullptr ? "accepted" : refusal->message;
+  };
+  const std::string shortest = std::to_string(100 * TestTokenizer()->max_token_bytes());
+  EXPECT_THAT(most(100), testing::HasSubstr("100 tokens, at most " + shortest + " bytes of text."));
+  EXPECT_THAT(most(60'000), testing::HasSubstr("60000 tokens, at most 1048576 bytes of text."));
+  EXPECT_THAT(most(1'000'000), testing::HasSubstr("1000000 tokens, at most 16000000 bytes of text."));
 }
 
 TEST(Llm, EngineRefusalsReachTheCaller) {

@@ -69,6 +69,13 @@ std::optional<Refusal> CheckSampling(const GenerationParams& p) {
   return std::nullopt;
 }
 
+// A choice costs its copy of the prompt before anything is computed.
+std::optional<Refusal> CheckPromptCopies(const GenerationParams& p, size_t prompt_tokens) {
+  const int64_t most = kMaxPromptCopies / std::max<int64_t>(1, static_cast<int64_t>(prompt_tokens));
+  if (p.n <= 1 || p.n <= most) return std::nullopt;
+  return OutOfRange("n", fmt::format("at most {} for a prompt of {} tokens", most, prompt_tokens), p.n);
+}
+
 std::optional<Refusal> CheckLogprobs(const LlmParts& parts, const GenerationParams& p) {
   for (const auto& [field, kind, value] :
        {std::tuple{"logprobs", "sample", p.logprobs}, std::tuple{"prompt_logprobs", "prompt", p.prompt_logprobs}}) {
@@ -169,6 +176,13 @@ bool CutAfterFinalMessage(const base::Json& messages, std::string* rendered) {
   return true;
 }
 
+// Tokenizing megabytes takes seconds and many times their memory. What cannot fit is refused before, and so is what
+// would fit only if its tokens were far longer than those of any language.
+size_t MaxTextBytes(const LlmParts& parts) {
+  const auto context = static_cast<size_t>(parts.max_model_len);
+  return std::min(context * parts.tokenizer->max_token_bytes(), std::max(kMinTextBytes, context * kTextBytesPerToken));
+}
+
 std::variant<std::string, Refusal> RenderChat(const LlmParts& parts, const ChatPrompt& chat) {
   if (parts.chat_template == nullptr) {
     return Invalid("messages",
@@ -197,6 +211,7 @@ std::variant<std::string, Refusal> RenderChat(const LlmParts& parts, const ChatP
 std::optional<Refusal> ResolveParams(const LlmParts& parts, size_t prompt_tokens, GenerationParams* params) {
   FillDefaults(parts.generation_config, params);
   if (auto refusal = CheckSampling(*params)) return refusal;
+  if (auto refusal = CheckPromptCopies(*params, prompt_tokens)) return refusal;
   if (auto refusal = CheckLogprobs(parts, *params)) return refusal;
   if (auto refusal = CheckTokenIds(parts, *params)) return refusal;
   if (auto refusal = CheckStops(*params)) return refusal;
@@ -237,6 +252,24 @@ std::variant<std::vector<std::vector<int32_t>>, Refusal> EncodeBadWords(const te
   return sequences;
 }
 
+std::optional<Refusal> CheckAllowedTokens(const LlmParts& parts, const GenerationParams& params,
+                                          const std::vector<std::vector<int32_t>>& bad_words) {
+  if (!params.allowed_token_ids) return std::nullopt;
+  const auto forbidden = [&](int32_t id) {
+    const auto among = [id](const std::vector<int32_t>& ids) {
+      return std::find(ids.begin(), ids.end(), id) != ids.end();
+    };
+    if (params.min_tokens > 0 && (among(parts.eos_token_ids) || among(params.stop_token_ids))) return true;
+    return std::find(bad_words.begin(), bad_words.end(), std::vector<int32_t>{id}) != bad_words.end();
+  };
+  for (const int32_t id : *params.allowed_token_ids) {
+    if (!forbidden(id)) return std::nullopt;
+  }
+  return Invalid("allowed_token_ids",
+                 "allowed_token_ids leaves no token to choose: min_tokens forbids those that end the reply, bad_words "
+                 "the others.");
+}
+
 std::variant<std::vector<int32_t>, Refusal> EncodePrompt(const LlmParts& parts, const Prompt& prompt,
                                                          std::optional<bool> add_special_tokens) {
   if (const auto* ids = std::get_if<std::vector<int32_t>>(&prompt)) {
@@ -256,8 +289,7 @@ std::variant<std::vector<int32_t>, Refusal> EncodePrompt(const LlmParts& parts, 
     rendered = std::move(std::get<std::string>(outcome));
   }
   const std::string& text = chat != nullptr ? rendered : std::get<std::string>(prompt);
-  // Tokenizing megabytes takes seconds; what cannot fit is refused before.
-  const size_t most = static_cast<size_t>(parts.max_model_len) * parts.tokenizer->max_token_bytes();
+  const size_t most = MaxTextBytes(parts);
   if (text.size() > most) {
     return Invalid(
         "prompt",

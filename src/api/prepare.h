@@ -11,7 +11,10 @@
 namespace peng::api {
 
 // Caps of one request. Each is checked before any work is queued.
-inline constexpr int64_t kMaxChoices = 1024;
+inline constexpr int64_t kMaxChoices = 16384;
+inline constexpr int64_t kMaxPromptCopies = int64_t{1} << 24;  // tokens: every choice keeps the prompt
+inline constexpr size_t kTextBytesPerToken = 16;               // of the context: a text may have so many bytes,
+inline constexpr size_t kMinTextBytes = 1 << 20;               // or these if they are more
 inline constexpr size_t kMaxStopStrings = 4;
 inline constexpr size_t kMaxStopBytes = 4096;
 inline constexpr size_t kMaxBadWords = 128;
@@ -23,6 +26,10 @@ std::optional<Refusal> ResolveParams(const LlmParts& parts, size_t prompt_tokens
 // The token sequences of params.bad_words, each with and without a space before it.
 std::variant<std::vector<std::vector<int32_t>>, Refusal> EncodeBadWords(const text::Tokenizer& tokenizer,
                                                                         const std::vector<std::string>& words);
+
+// Refuses a request whose limits leave no token to choose from the start. `bad_words` are those of EncodeBadWords.
+std::optional<Refusal> CheckAllowedTokens(const LlmParts& parts, const GenerationParams& params,
+                                          const std::vector<std::vector<int32_t>>& bad_words);
 
 // The prompt as ids; refuses empty ones, ids out of range, and conversations that the template refuses.
 std::variant<std::vector<int32_t>, Refusal> EncodePrompt(const LlmParts& parts, const Prompt& prompt,

@@ -54,7 +54,7 @@ void GenerationSession::Run(api::Llm& llm, std::vector<api::Prompt> prompts) {
 }
 
 bool GenerationSession::PrepareAll(const api::Llm& llm, std::vector<api::Prompt> prompts) {
-  constexpr int64_t kMaxChoicesInAll = 1024;
+  constexpr int64_t kMaxChoicesInAll = 16384;
   if (static_cast<int64_t>(prompts.size()) * std::max<int64_t>(1, request_.params.n) > kMaxChoicesInAll) {
     reply_->Send(ToResponse(
         BadRequest(fmt::format("n times the number of prompts must be at most {}.", kMaxChoicesInAll), "n")));

@@ -212,6 +212,20 @@ void ReadTools(JsonFields& f, ChatRequest* r) {
   r->chat.tools = *tools;
 }
 
+// What the request has a field for is not set a second time among the variables of the template.
+void ReadTemplateVariables(JsonFields& f, Json* variables) {
+  const Json* kwargs = f.Object("chat_template_kwargs");
+  if (kwargs == nullptr) return;
+  for (const char* field : {"messages", "tools", "documents", "add_generation_prompt", "continue_final_message",
+                            "chat_template", "tokenize"}) {
+    if (kwargs->Find(field) == nullptr) continue;
+    return f.Fail(BadRequest(
+        fmt::format("chat_template_kwargs cannot set `{}`: it is no variable, but a field of the request.", field),
+        fmt::format("chat_template_kwargs.{}", field)));
+  }
+  *variables = *kwargs;
+}
+
 void ReadTemplateOptions(JsonFields& f, ChatRequest* r) {
   const auto add = f.Bool("add_generation_prompt");
   const auto proceed = f.Bool("continue_final_message");
@@ -221,7 +235,7 @@ void ReadTemplateOptions(JsonFields& f, ChatRequest* r) {
   }
   r->chat.add_generation_prompt = add.value_or(true);
   r->chat.continue_final_message = proceed.value_or(false);
-  if (const Json* kwargs = f.Object("chat_template_kwargs")) r->chat.kwargs = *kwargs;
+  ReadTemplateVariables(f, &r->chat.kwargs);
   if (const Json* documents = f.Array("documents")) r->chat.kwargs.Set("documents", *documents);
   const auto effort = f.String("reasoning_effort");
   if (!effort) return;
@@ -281,7 +295,13 @@ std::variant<ChatRequest, ApiError> ParseChatRequest(const Json& body) {
   ChatRequest r;
   ReadMessages(f, &r.chat);
   ReadCommon(f, &r);
-  if (const auto limit = f.Int("max_completion_tokens")) r.params.max_tokens = limit;
+  if (const auto limit = f.Int("max_completion_tokens")) {
+    if (*limit < 1) {
+      f.Fail(BadRequest(fmt::format("max_completion_tokens must be at least 1, got {}.", *limit),
+                        "max_completion_tokens"));
+    }
+    r.params.max_tokens = limit;
+  }
   ReadChatLogprobs(f, &r);
   ReadTools(f, &r);
   ReadTemplateOptions(f, &r);

@@ -86,6 +86,9 @@ TEST(OpenAiTypes, ChatFaults) {
       {Chat(R"("best_of":4)"), "best_of", "is not supported"},
       {Chat(R"("reasoning_effort":"huge")"), "reasoning_effort", "Input should be 'none'"},
       {Chat(R"("cache_salt":"")"), "cache_salt", "1 to 128 characters"},
+      {Chat(R"("chat_template_kwargs":{"messages":[]})"), "chat_template_kwargs.messages", "cannot set `messages`"},
+      {Chat(R"("chat_template_kwargs":{"tools":[]})"), "chat_template_kwargs.tools", "cannot set `tools`"},
+      {Chat(R"("chat_template_kwargs":[])"), "chat_template_kwargs", "object"},
       {Chat(R"("add_generation_prompt":true,"continue_final_message":true)"), "continue_final_message",
        "Cannot set both"},
   };
