@@ -61,7 +61,7 @@ void Linear(benchmark::State& state, const Problem& p) {
   std::vector<float> out(p.m * p.rows);
   AlignedBytes scratch(kernel.scratch_bytes(p.cols));
   for (auto _ : state) {
-    kernel.gemm(lhs.data(), stride, p.m, packed.data(), num_tiles, p.cols, out.data(), p.rows, scratch.data());
+    kernel.gemm({lhs.data(), stride, p.m, packed.data(), num_tiles, p.cols, out.data(), p.rows, scratch.data()});
     benchmark::ClobberMemory();
   }
   state.SetBytesProcessed(state.iterations() * num_tiles * tile_bytes);

@@ -55,9 +55,6 @@ int GroupScaleQ3_K(const std::byte* scales, int j) {
   return (low | high << 4) - 32;
 }
 
-// The values that the 4-bit codes of IQ4_NL and IQ4_XS stand for.
-constexpr int kNonLinear[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
-
 }  // namespace
 
 void DecodeF32(const std::byte* row, int64_t cols, float* out) {
@@ -203,8 +200,8 @@ void DecodeIQ4_NL(const std::byte* row, int64_t cols, float* out) {
   ForBlocks(row, cols, 32, 18, out, [](const std::byte* b, float* y) {
     const float d = Half(b);
     for (int i = 0; i < 16; ++i) {
-      y[i] = d * static_cast<float>(kNonLinear[U8(b + 2 + i) & 15]);
-      y[i + 16] = d * static_cast<float>(kNonLinear[U8(b + 2 + i) >> 4]);
+      y[i] = d * static_cast<float>(kIQ4Values[U8(b + 2 + i) & 15]);
+      y[i + 16] = d * static_cast<float>(kIQ4Values[U8(b + 2 + i) >> 4]);
     }
   });
 }
@@ -220,7 +217,7 @@ void DecodeIQ4_XS(const std::byte* row, int64_t cols, float* out) {
       const int high = (U16(b + 2) >> (2 * group)) & 3;
       const float scale = d * static_cast<float>((low | high << 4) - 32);
       const int code = (U8(b + 8 + group * 16 + i % 16) >> (i % 32 / 16 * 4)) & 15;
-      y[i] = scale * static_cast<float>(kNonLinear[code]);
+      y[i] = scale * static_cast<float>(kIQ4Values[code]);
     }
   });
 }

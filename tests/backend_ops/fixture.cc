@@ -99,18 +99,39 @@ void PutHalf(std::byte* at, float value) {
   std::memcpy(at, &half, sizeof half);
 }
 
-// Overwrites the scales of a block of random bits.
+// Overwrites the float16 scales of a block of random bits: values of magnitude `scale` or little more at most.
 void BoundScales(tensor::Format format, std::byte* block, float scale) {
+  const auto put = [&](int at, float value) { PutHalf(block + at, value); };
   switch (format) {
     case tensor::Format::kQ4_0:
-      return PutHalf(block, scale / 8);
+      return put(0, scale / 8);
     case tensor::Format::kQ4_1:
-      PutHalf(block, scale / 8);
-      return PutHalf(block + 2, -scale);
+      put(0, scale / 8);
+      return put(2, -scale);
+    case tensor::Format::kQ5_0:
+      return put(0, scale / 16);
+    case tensor::Format::kQ5_1:
+      put(0, scale / 16);
+      return put(2, -scale);
     case tensor::Format::kQ8_0:
-      return PutHalf(block, scale / 128);
+      return put(0, scale / 128);
+    case tensor::Format::kQ2_K:
+      put(80, scale / 3 / 15);
+      return put(82, scale / 15);
+    case tensor::Format::kQ3_K:
+      return put(108, scale / 4 / 32);
+    case tensor::Format::kQ4_K:
+      put(0, scale / 15 / 63);
+      return put(2, scale / 63);
+    case tensor::Format::kQ5_K:
+      put(0, scale / 31 / 63);
+      return put(2, scale / 63);
     case tensor::Format::kQ6_K:
-      return PutHalf(block + 208, scale / 32 / 128);
+      return put(208, scale / 32 / 128);
+    case tensor::Format::kIQ4_NL:
+      return put(0, scale / 127);
+    case tensor::Format::kIQ4_XS:
+      return put(0, scale / 127 / 32);
     default:
       PENG_CHECK(false);
   }

@@ -48,10 +48,6 @@ void ExpectNear(const std::vector<float>& out, const Reference& ref, const std::
   for (size_t i = 0; i < out.size(); ++i) ASSERT_NEAR(out[i], ref.out[i], ref.bound[i]) << what << " at " << i;
 }
 
-constexpr tensor::Format kFormats[] = {tensor::Format::kF32,  tensor::Format::kF16,  tensor::Format::kBF16,
-                                       tensor::Format::kQ4_0, tensor::Format::kQ4_1, tensor::Format::kQ8_0,
-                                       tensor::Format::kQ6_K};
-
 int64_t ColsOf(tensor::Format format) {
   const int block = tensor::Info(format).block_values;
   return block == 1 ? 37 : block == 32 ? 96 : 512;
@@ -60,7 +56,8 @@ int64_t ColsOf(tensor::Format format) {
 TEST(Linear, MatchesDoubleReferenceOnOddSizes) {
   for (const Variant& variant : AllVariants()) {
     TestBackend backend(variant);
-    for (tensor::Format format : kFormats) {
+    for (const tensor::FormatInfo& info : tensor::AllFormats()) {
+      const tensor::Format format = info.format;
       const int64_t cols = ColsOf(format);
       const bool int8 = tensor::Info(format).quantized && variant.compute == ComputeType::kAuto;
       for (int64_t rows : {1, 15, 16, 130}) {
@@ -89,7 +86,8 @@ TEST(Linear, MatchesDoubleReferenceOnOddSizes) {
 // One row computed alone, among others, with any number of threads and shards: the same bits.
 TEST(Linear, RowDoesNotDependOnOtherRowsOrThreads) {
   for (Variant variant : AllVariants()) {
-    for (tensor::Format format : kFormats) {
+    for (const tensor::FormatInfo& info : tensor::AllFormats()) {
+      const tensor::Format format = info.format;
       const int64_t cols = std::max<int64_t>(ColsOf(format), 256);
       const int64_t rows = 330;
       const std::vector<float> x = Normal(300 * cols, 5);
@@ -130,7 +128,8 @@ TEST(Linear, RowsSplitByPartition) {
 }
 
 TEST(Linear, PreparedBytesIsTheBytesKept) {
-  for (tensor::Format format : kFormats) {
+  for (const tensor::FormatInfo& info : tensor::AllFormats()) {
+    const tensor::Format format = info.format;
     TestBackend backend(AllVariants()[0]);
     const int64_t cols = ColsOf(format);
     const auto w = backend.Prepare(RandomWeight(format, 130, cols, 2), WeightUse::kLinear);
@@ -152,7 +151,8 @@ TEST(Linear, ReleasesTheFileOnceItIsPacked) {
 }
 
 TEST(Embed, GivesTheFilesValuesForEveryUse) {
-  for (tensor::Format format : kFormats) {
+  for (const tensor::FormatInfo& info : tensor::AllFormats()) {
+    const tensor::Format format = info.format;
     Variant variant = AllVariants()[0];
     variant.shards = {{-1, -1}, {-1}};
     TestBackend backend(variant);

@@ -28,8 +28,8 @@ std::vector<Case> AllCases() {
     for (const char* model : {"llama_mha", "llama_gqa", "llama_linear_rope", "llama_llama3_rope"}) {
       cases.push_back({model + suffix, "", model, compute});
     }
-    for (const char* type : {"F32", "F16", "BF16", "Q4_0", "Q4_1", "Q8_0", "Q6_K"}) {
-      cases.push_back({type + suffix, "llama_gqa-" + std::string(type) + ".gguf", "", compute});
+    for (const std::string& type : GgufTypes()) {
+      cases.push_back({type + suffix, "llama_gqa-" + type + ".gguf", "", compute});
     }
   }
   return cases;

@@ -37,7 +37,7 @@ std::vector<Case> FolderCases() {
 
 std::vector<Case> AllCases() {
   std::vector<Case> cases = FolderCases();
-  for (const char* t : {"F32", "F16", "BF16", "Q4_0", "Q4_1", "Q8_0", "Q6_K"}) cases.push_back({t, true});
+  for (const std::string& type : GgufTypes()) cases.push_back({type, true});
   return cases;
 }
 

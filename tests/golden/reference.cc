@@ -60,4 +60,9 @@ std::string GgufPath(const std::string& name) {
   return unpacked;
 }
 
+std::vector<std::string> GgufTypes() {
+  return {"F32",  "F16",  "BF16", "Q4_0", "Q4_1", "Q5_0",   "Q5_1",   "Q8_0",
+          "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS", "Q4_K_M"};
+}
+
 }  // namespace peng

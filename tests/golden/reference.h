@@ -33,4 +33,7 @@ std::string DataPath(const std::string& name);
 // The path of a GGUF of tests/data/gguf, unpacked to a temporary folder if it is stored as .gz.
 std::string GgufPath(const std::string& name);
 
+// Types of the llama_gqa files: all weights of that type, or a mix that a quantizer names.
+std::vector<std::string> GgufTypes();
+
 }  // namespace peng

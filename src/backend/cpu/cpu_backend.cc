@@ -53,7 +53,6 @@ class CpuBackend : public Backend {
   base::ThreadPool pool_;
   const VectorKernels& vector_;
   WeightMemory memory_;
-  mutable DecodedFormats decoded_;
   CpuOps ops_;
 };
 
@@ -80,8 +79,6 @@ std::unique_ptr<PreparedWeight> CpuBackend::Prepare(tensor::Weight&& weight, Wei
 int64_t CpuBackend::PreparedBytes(int64_t rows, int64_t cols, tensor::Format format, WeightUse use) const {
   if (use == WeightUse::kEmbedding) return 0;  // stays in the mapped file
   if (use == WeightUse::kVector) return rows * cols * static_cast<int64_t>(sizeof(float));
-  // Said here, and not by Prepare, since a plan that does not fit is refused before anything is prepared.
-  decoded_.Note(format);
   return PackedMatrixBytes(rows, cols, format, pool_.num_shards());
 }
 

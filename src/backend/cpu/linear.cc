@@ -237,8 +237,8 @@ void CpuLinear::Gemm(const LinearKernel& kernel, RowRange rows, const std::byte*
   const int64_t stride = raw ? x_.stride * static_cast<int64_t>(sizeof(float)) : lhs_stride_;
   const std::byte* lhs = (raw ? static_cast<const std::byte*>(x_.data) : lhs_) + rows.begin * stride;
   const auto scratch_bytes = static_cast<int64_t>(kernel.scratch_bytes == nullptr ? 0 : kernel.scratch_bytes(x_.cols));
-  kernel.gemm(lhs, stride, rows.end - rows.begin, packed, num_tiles, x_.cols, out, out_stride,
-              worker_scratch_[worker].Get(scratch_bytes));
+  kernel.gemm({lhs, stride, rows.end - rows.begin, packed, num_tiles, x_.cols, out, out_stride,
+               worker_scratch_[worker].Get(scratch_bytes)});
 }
 
 }  // namespace peng::backend::cpu

@@ -8,13 +8,9 @@
 #include "backend/cpu/kernels/registry.h"
 #include "base/check.h"
 #include "base/error.h"
-#include "base/log.h"
 
 namespace peng::backend::cpu {
 namespace {
-
-// Formats without a layout of their own are decoded to float32, which holds them exactly.
-Layout LayoutFor(tensor::Format format) { return LayoutOf(format).value_or(Layout::kF32); }
 
 int64_t RoundUp(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
 
@@ -26,20 +22,6 @@ Partition EvenPartition(int64_t rows, int num_shards) {
     if (!r.empty()) p.rows.push_back({static_cast<int64_t>(r.begin), static_cast<int64_t>(r.end), s});
   }
   return p;
-}
-
-// One tile of a weight whose format has no layout: decoded rows, then packed as float32.
-void PackDecodedTile(const tensor::Weight& w, int64_t row_begin, std::byte* out) {
-  const int64_t rows = std::min<int64_t>(kTileRows, w.rows - row_begin);
-  std::vector<float> values(static_cast<size_t>(rows * w.cols));
-  for (int64_t r = 0; r < rows; ++r) tensor::DecodeRow(w, row_begin + r, values.data() + r * w.cols);
-  tensor::Weight decoded;
-  decoded.rows = rows;
-  decoded.cols = w.cols;
-  decoded.format = tensor::Format::kF32;
-  const int64_t row_bytes = w.cols * static_cast<int64_t>(sizeof(float));
-  decoded.planes.push_back({reinterpret_cast<const std::byte*>(values.data()), row_bytes, row_bytes});
-  PackTile(Layout::kF32, decoded, 0, out);
 }
 
 // A view of rows [begin, end): the packer pads with zeros at its end, and a range may end within a tile.
@@ -66,7 +48,7 @@ MappedTable::MappedTable(tensor::Weight&& w)
 
 CpuMatrix::CpuMatrix(const tensor::Weight& w, const Partition& partition, ComputeType compute, uint32_t isa,
                      base::ThreadPool& pool, WeightMemory& memory)
-    : CpuTable(w.rows, w.cols), layout_(LayoutFor(w.format)), shards_(pool.num_shards()) {
+    : CpuTable(w.rows, w.cols), layout_(LayoutOf(w.format)), shards_(pool.num_shards()) {
   const LayoutInfo& info = Info(layout_);
   if (w.cols % info.block_cols != 0) {
     throw base::Error(base::ErrorKind::kModelFile, w.name,
@@ -90,15 +72,13 @@ CpuMatrix::CpuMatrix(const tensor::Weight& w, const Partition& partition, Comput
 }
 
 void CpuMatrix::Pack(const tensor::Weight& w, base::ThreadPool& pool) {
-  const bool direct = LayoutOf(w.format).has_value();
   pool.Run([&](const base::WorkerId& id) {
     for (const PackedRows& rows : shards_[id.shard]) {
       const tensor::Weight part = RowsOf(w, rows.row_begin, rows.row_end);
       const base::IndexRange tiles = base::LaneRange(static_cast<size_t>(rows.num_tiles()), 1, id);
       for (size_t t = tiles.begin; t < tiles.end; ++t) {
         const auto row = static_cast<int64_t>(t) * kTileRows;
-        std::byte* out = rows.memory.data + static_cast<int64_t>(t) * tile_bytes_;
-        direct ? PackTile(layout_, part, row, out) : PackDecodedTile(part, row, out);
+        PackTile(layout_, part, row, rows.memory.data + static_cast<int64_t>(t) * tile_bytes_);
       }
     }
   });
@@ -135,18 +115,8 @@ bool CpuMatrix::SameSplit(const CpuMatrix& other) const {
   return true;
 }
 
-void DecodedFormats::Note(tensor::Format format) {
-  if (LayoutOf(format) || !noted_.insert(format).second) return;
-  const tensor::FormatInfo& info = Info(format);
-  const double file_bytes = static_cast<double>(info.block_bytes) / info.block_values;
-  base::LogWarning(
-      "{} weights have no packed layout: they are kept as float32, 4 bytes a weight instead of {:.2f} ({:.1f} times), "
-      "and are slower; Q4_0, Q4_1, Q6_K and Q8_0 stay small",
-      info.name, file_bytes, sizeof(float) / file_bytes);
-}
-
 int64_t PackedMatrixBytes(int64_t rows, int64_t cols, tensor::Format format, int num_shards) {
-  const Layout layout = LayoutFor(format);
+  const Layout layout = LayoutOf(format);
   const int64_t padded_cols = RoundUp(cols, Info(layout).block_cols);
   const int64_t tiles = RoundUp(rows, kTileRows) / kTileRows;
   return tiles * PackedTileBytes(layout, padded_cols) + 64 * num_shards;

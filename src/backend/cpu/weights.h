@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -85,15 +84,6 @@ class CpuMatrix : public CpuTable {
   const LinearKernel* generated_kernel_;
   std::string description_;
   std::vector<std::vector<PackedRows>> shards_;  // [shard]
-};
-
-// Warns, once per format, that its weights have no packed layout and are kept as float32, with what that costs.
-class DecodedFormats {
- public:
-  void Note(tensor::Format format);
-
- private:
-  std::set<tensor::Format> noted_;
 };
 
 // Bytes that a packed matrix of this shape keeps, over `num_shards` shards.

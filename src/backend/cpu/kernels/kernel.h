@@ -9,14 +9,26 @@ namespace peng::backend::cpu {
 // How packed weights lie in memory. Kernels are written per layout; every file format says in layout.cc which layout it
 // packs to without loss. Rows are grouped in tiles of kTileRows output rows; within a tile, columns run outermost, so a
 // tile is one sequential stream. Byte positions inside a tile: packed.h.
+//
+// Names: W = integer codes of so many bits, I4 = 4-bit codes into a table of values; G32 = a float16 scale per 32
+// columns; T256 = two levels: a float16 scale d per 256 columns and an integer scale s per 32 or 16; M = with a
+// minimum.
 enum class Layout : uint8_t {
-  kF32,     // float32 [cols][16]
-  kF16,     // float16 [cols][16]
-  kBF16,    // bfloat16 [cols][16]
-  kW4G32,   // 4-bit codes 0..15, scale f16 per 32: value = scale * (code - 8)                      (Q4_0)
-  kW4G32M,  // 4-bit codes 0..15, scale and minimum f16 per 32: value = scale * code + minimum     (Q4_1)
-  kW8G32,   // 8-bit signed codes, scale f16 per 32: value = scale * code                           (Q8_0)
-  kW6T256,  // 6-bit codes, int8 scale per 16, f16 scale per 256: value = d * sc * (code - 32)      (Q6_K)
+  kF32,      // float32 [cols][16]
+  kF16,      // float16 [cols][16]
+  kBF16,     // bfloat16 [cols][16]
+  kW4G32,    // value = scale * (code - 8)                       (Q4_0)
+  kW4G32M,   // value = scale * code + minimum                   (Q4_1)
+  kW8G32,    // value = scale * code, signed                     (Q8_0)
+  kW6T256,   // value = d * s * (code - 32), s per 16            (Q6_K)
+  kW5G32,    // value = scale * (code - 16)                      (Q5_0)
+  kW5G32M,   // value = scale * code + minimum                   (Q5_1)
+  kW2T256M,  // value = d * s * code + dmin * m, s and m per 16  (Q2_K)
+  kW3T256,   // value = d * s * (code - 4), s per 16             (Q3_K)
+  kW4T256M,  // value = d * s * code + dmin * m, s and m per 32  (Q4_K)
+  kW5T256M,  // value = d * s * code + dmin * m, s and m per 32  (Q5_K)
+  kI4G32,    // value = scale * table[code]                      (IQ4_NL)
+  kI4T256,   // value = d * s * table[code], s per 32            (IQ4_XS)
 };
 
 inline constexpr int kTileRows = 16;
@@ -44,6 +56,23 @@ struct A8G32Row {
   [[gnu::always_inline]] constexpr int64_t bytes() const { return half_sums_offset() + Align(cols / 4); }
 };
 
+// What a kernel computes in one call:
+//   out[i * out_stride + t * kTileRows + j] = dot of lhs row i and packed row j of tile t, for i < m and t < num_tiles
+// with m >= 1 and num_tiles >= 1. All 16 rows of a tile are written: the caller gives rows padded to the tile. The bits
+// of a result depend on its two rows only, never on m, i, num_tiles or t. Fast when m is large and the lhs rows of a
+// call stay in the L2 cache (m * cols up to about 256 Ki); num_tiles as large as the work split allows.
+struct GemmCall {
+  const std::byte* lhs;
+  int64_t lhs_stride;  // bytes: a multiple of 64 for kA8G32, of 4 for kF32
+  int m;
+  const std::byte* packed;  // the first tile, 64-byte aligned; tiles follow each other, PackedTileBytes apart
+  int num_tiles;
+  int64_t cols;
+  float* out;
+  int64_t out_stride;  // floats
+  std::byte* scratch;  // scratch_bytes(cols) bytes of the calling thread, 64-byte aligned
+};
+
 // One row of the kernel registry: a plain description with functions that own neither threads nor memory.
 struct LinearKernel {
   const char* name;       // its contract: "gemm_f32_a8g32_w4g32_avx2" = out, lhs, packed layout, ISA
@@ -54,16 +83,7 @@ struct LinearKernel {
 
   // Turns one float32 row into the form `lhs`: A8G32Row{cols}.bytes() bytes at `out`, 64-byte aligned. Null for kF32.
   void (*quantize_lhs)(const float* x, int64_t cols, std::byte* out);
-
-  // out[i * out_stride + t * kTileRows + j] = dot of lhs row i and packed row j of tile t, for i < m and t < num_tiles;
-  // m >= 1, num_tiles >= 1. lhs rows are lhs_stride bytes apart (a multiple of 64 for kA8G32, of 4 for kF32), out rows
-  // out_stride floats. `packed` is the first tile, 64-byte aligned; tiles follow each other, PackedTileBytes apart.
-  // `scratch`, 64-byte aligned, has scratch_bytes(cols) bytes of the calling thread. The bits of a result depend on its
-  // two rows only, never on m, i, num_tiles or t. All 16 rows of a tile are written: the caller gives rows padded to
-  // the tile. Fast when m is large and the lhs rows of a call stay in the L2 cache (m * cols up to about 256 Ki);
-  // num_tiles as large as the work split allows.
-  void (*gemm)(const std::byte* lhs, int64_t lhs_stride, int m, const std::byte* packed, int num_tiles, int64_t cols,
-               float* out, int64_t out_stride, std::byte* scratch);
+  void (*gemm)(const GemmCall& call);
   size_t (*scratch_bytes)(int64_t cols);  // may be 0
 };
 

@@ -5,7 +5,6 @@
 #include <cstring>
 #include <iterator>
 
-#include "backend/cpu/kernels/packed.h"
 #include "backend/cpu/kernels/packed_codes.h"
 #include "base/check.h"
 #include "base/half.h"
@@ -15,14 +14,31 @@ namespace {
 
 using tensor::Format;
 
+constexpr LayoutInfo FloatLayout(Layout layout, const char* name, Format format, int element_bytes) {
+  return {layout, name, format, 1, element_bytes * kTileRows, false};
+}
+
+constexpr LayoutInfo IntegerLayout(Layout layout, const char* name, Format format) {
+  const packed::Shape shape = packed::ShapeOf(layout);
+  return {layout, name, format, packed::kGroup * shape.groups(), shape.block_bytes(), true};
+}
+
 constexpr LayoutInfo kLayouts[] = {
-    {Layout::kF32, "f32", Format::kF32, 1, 64, false},
-    {Layout::kF16, "f16", Format::kF16, 1, 32, false},
-    {Layout::kBF16, "bf16", Format::kBF16, 1, 32, false},
-    {Layout::kW4G32, "w4g32", Format::kQ4_0, packed::kGroup, packed::kW4GroupBytes, true},
-    {Layout::kW4G32M, "w4g32m", Format::kQ4_1, packed::kGroup, packed::kW4MGroupBytes, true},
-    {Layout::kW8G32, "w8g32", Format::kQ8_0, packed::kGroup, packed::kW8GroupBytes, true},
-    {Layout::kW6T256, "w6t256", Format::kQ6_K, packed::kW6BlockCols, packed::kW6BlockBytes, true},
+    FloatLayout(Layout::kF32, "f32", Format::kF32, 4),
+    FloatLayout(Layout::kF16, "f16", Format::kF16, 2),
+    FloatLayout(Layout::kBF16, "bf16", Format::kBF16, 2),
+    IntegerLayout(Layout::kW4G32, "w4g32", Format::kQ4_0),
+    IntegerLayout(Layout::kW4G32M, "w4g32m", Format::kQ4_1),
+    IntegerLayout(Layout::kW8G32, "w8g32", Format::kQ8_0),
+    IntegerLayout(Layout::kW6T256, "w6t256", Format::kQ6_K),
+    IntegerLayout(Layout::kW5G32, "w5g32", Format::kQ5_0),
+    IntegerLayout(Layout::kW5G32M, "w5g32m", Format::kQ5_1),
+    IntegerLayout(Layout::kW2T256M, "w2t256m", Format::kQ2_K),
+    IntegerLayout(Layout::kW3T256, "w3t256", Format::kQ3_K),
+    IntegerLayout(Layout::kW4T256M, "w4t256m", Format::kQ4_K),
+    IntegerLayout(Layout::kW5T256M, "w5t256m", Format::kQ5_K),
+    IntegerLayout(Layout::kI4G32, "i4g32", Format::kIQ4_NL),
+    IntegerLayout(Layout::kI4T256, "i4t256", Format::kIQ4_XS),
 };
 
 consteval bool RowsAreAtTheirIndex() {
@@ -32,108 +48,37 @@ consteval bool RowsAreAtTheirIndex() {
 }
 static_assert(RowsAreAtTheirIndex());
 
-// The packers add one row to a tile of zeros. `in` is the row as its file holds it. Integer codes move four at a time.
-
-void PackElements(const std::byte* in, int64_t cols, int row, int bytes, std::byte* tile) {
-  for (int64_t c = 0; c < cols; ++c) std::memcpy(tile + (c * kTileRows + row) * bytes, in + c * bytes, bytes);
-}
-
-// Copies 4 * count bytes of one row to its places in `count` vectors.
-void PackVectors(const std::byte* in, int count, int row, std::byte* vectors) {
-  for (int j = 0; j < count; ++j) std::memcpy(vectors + j * packed::kVectorBytes + 4 * row, in + 4 * j, 4);
-}
-
-// The 16 bytes of a Q4 block have codes 0..15 in the low and 16..31 in the high nibbles, as the vectors do.
-void PackQ4_0(const std::byte* in, int64_t cols, int row, std::byte* tile) {
-  for (int64_t g = 0; g < cols / 32; ++g, in += 18, tile += packed::kW4GroupBytes) {
-    std::memcpy(tile + 2 * row, in, 2);
-    PackVectors(in + 2, 4, row, tile + packed::kW4CodesOffset);
-  }
-}
-
-void PackQ4_1(const std::byte* in, int64_t cols, int row, std::byte* tile) {
-  for (int64_t g = 0; g < cols / 32; ++g, in += 20, tile += packed::kW4MGroupBytes) {
-    std::memcpy(tile + 2 * row, in, 2);
-    std::memcpy(tile + packed::kW4MMinimaOffset + 2 * row, in + 2, 2);
-    PackVectors(in + 4, 4, row, tile + packed::kW4MCodesOffset);
-  }
-}
-
-void PackQ8_0(const std::byte* in, int64_t cols, int row, std::byte* tile) {
-  for (int64_t g = 0; g < cols / 32; ++g, in += 34, tile += packed::kW8GroupBytes) {
-    std::memcpy(tile + 2 * row, in, 2);
-    PackVectors(in + 2, 8, row, tile + packed::kW8CodesOffset);
-  }
-}
-
-// Group `g` (0..7) of a Q6_K block: 128 bytes of low nibbles, 64 bytes of high bit pairs, 16 scales, d.
-void PackGroupQ6_K(const std::byte* block, int g, int row, std::byte* group) {
-  const int half = g / 4, quarter = g % 4;
-  const std::byte* low_in = block + half * 64 + quarter % 2 * 32;
-  const std::byte* high_in = block + 128 + half * 32;
-  const auto low = [&](int j) { return (LoadAs<uint32_t>(low_in + 4 * j) >> (quarter / 2 * 4)) & 0x0F0F0F0FU; };
-  const auto high = [&](int j) { return (LoadAs<uint32_t>(high_in + 4 * j) >> (quarter * 2)) & 0x03030303U; };
-  uint32_t words[6];
-  for (int j = 0; j < 4; ++j) words[j] = low(j) | low(j + 4) << 4;
-  for (int p = 0; p < 2; ++p)
-    words[4 + p] = high(4 * p) | high(4 * p + 1) << 2 | high(4 * p + 2) << 4 | high(4 * p + 3) << 6;
-  PackVectors(reinterpret_cast<const std::byte*>(words), 6, row, group + packed::kW6LowOffset);
-  for (int s = 0; s < 2; ++s) group[kTileRows * s + row] = block[192 + 2 * g + s];
-}
-
-void PackQ6_K(const std::byte* in, int64_t cols, int row, std::byte* tile) {
-  for (int64_t b = 0; b < cols / 256; ++b, in += 210, tile += packed::kW6BlockBytes) {
-    std::memcpy(tile + 2 * row, in + 208, 2);
-    for (int g = 0; g < 8; ++g) PackGroupQ6_K(in, g, row, tile + packed::kW6GroupsOffset + g * packed::kW6GroupBytes);
-  }
-}
-
-void PackRow(Layout layout, const std::byte* in, int64_t cols, int row, std::byte* tile) {
-  switch (layout) {
-    case Layout::kF32:
-      return PackElements(in, cols, row, 4, tile);
-    case Layout::kF16:
-    case Layout::kBF16:
-      return PackElements(in, cols, row, 2, tile);
-    case Layout::kW4G32:
-      return PackQ4_0(in, cols, row, tile);
-    case Layout::kW4G32M:
-      return PackQ4_1(in, cols, row, tile);
-    case Layout::kW8G32:
-      return PackQ8_0(in, cols, row, tile);
-    case Layout::kW6T256:
-      return PackQ6_K(in, cols, row, tile);
-  }
-}
-
-// The values of group `g`, out[c][row]. Codes are signed where the layout has no minimum.
-template <typename Codes>
-void UnpackGroup(const std::byte* tile, int64_t g, float* out) {
+// The values of a group's codes, out[c][row].
+template <Layout kLayout>
+void UnpackGroup(const std::byte* codes_begin, const BlockScales<kLayout>& scales, int k, float* out) {
+  constexpr packed::Shape kShape = packed::ShapeOf(kLayout);
   GroupCodes codes;
-  float scales[kTileRows], minima[kTileRows] = {};
-  const std::byte* group = Codes::Group(tile, g);
-  Codes::Decode(group, codes);
-  Codes::Scales(tile, g, scales);
-  if constexpr (Codes::kHasMinima) Codes::Minima(group, minima);
+  codes.Decode<kLayout>(codes_begin);
   for (int half = 0; half < 2; ++half) {
-    float half_scales[kTileRows];
+    RowF32 scale, minimum;
     for (int r = 0; r < kTileRows; ++r) {
-      half_scales[r] = scales[r];
-      if constexpr (Codes::kHasSubScales) half_scales[r] *= static_cast<float>(Codes::SubScale(group, half, r));
+      scale[r] = scales.scale[r] * static_cast<float>(scales.Factor(k, half, r));
+      minimum[r] = scales.minimum[r] * static_cast<float>(scales.MinFactor(k, half, r));
     }
     for (int c = 16 * half; c < 16 * half + 16; ++c) {
-      RowF32 values = __builtin_convertvector(codes.column[c], RowF32) * LoadAs<RowF32>(half_scales);
-      if constexpr (Codes::kHasMinima) values += LoadAs<RowF32>(minima);
+      RowF32 values = __builtin_convertvector(codes.column[c], RowF32) * scale;
+      if constexpr (kShape.minima) values += minimum;
       std::memcpy(out + c * kTileRows, &values, sizeof values);
     }
   }
 }
 
-template <typename Codes>
+template <Layout kLayout>
 void UnpackGroups(const std::byte* tile, int64_t begin, int64_t count, float* out) {
+  constexpr packed::Shape kShape = packed::ShapeOf(kLayout);
   PENG_CHECK(begin % packed::kGroup == 0 && count % packed::kGroup == 0);
-  for (int64_t g = begin / packed::kGroup; g < (begin + count) / packed::kGroup; ++g, out += packed::kGroup * kTileRows)
-    UnpackGroup<Codes>(tile, g, out);
+  const int64_t end = (begin + count) / packed::kGroup;
+  for (int64_t g = begin / packed::kGroup; g < end;) {
+    const BlockScales<kLayout> scales(tile + kShape.BlockAt(g));
+    const int64_t block_end = std::min<int64_t>(end, (g / kShape.groups() + 1) * kShape.groups());
+    for (; g < block_end; ++g, out += packed::kGroup * kTileRows)
+      UnpackGroup(tile + kShape.CodesAt(g), scales, static_cast<int>(g % kShape.groups()), out);
+  }
 }
 
 }  // namespace
@@ -145,10 +90,11 @@ const LayoutInfo& Info(Layout layout) {
 
 std::span<const LayoutInfo> AllLayouts() { return kLayouts; }
 
-std::optional<Layout> LayoutOf(tensor::Format format) {
-  for (const LayoutInfo& info : kLayouts)
-    if (info.file_format == format) return info.layout;
-  return std::nullopt;
+Layout LayoutOf(tensor::Format format) {
+  const auto* info = std::find_if(std::begin(kLayouts), std::end(kLayouts),
+                                  [&](const LayoutInfo& candidate) { return candidate.file_format == format; });
+  PENG_CHECK(info != std::end(kLayouts));
+  return info->layout;
 }
 
 int64_t PackedTileBytes(Layout layout, int64_t cols) {
@@ -157,26 +103,9 @@ int64_t PackedTileBytes(Layout layout, int64_t cols) {
   return cols / info.block_cols * info.block_bytes;
 }
 
-void PackTile(Layout layout, const tensor::Weight& w, int64_t row_begin, std::byte* out) {
-  PENG_CHECK(w.format == Info(layout).file_format && row_begin >= 0);
-  std::memset(out, 0, static_cast<size_t>(PackedTileBytes(layout, w.cols)));
-  const int rows = static_cast<int>(std::clamp<int64_t>(w.rows - row_begin, 0, kTileRows));
-  for (int r = 0; r < rows; ++r) PackRow(layout, w.Row(row_begin + r), w.cols, r, out);
-}
-
 void UnpackColumns(Layout layout, const std::byte* tile, int64_t begin, int64_t count, float* out) {
-  switch (layout) {
-    case Layout::kW4G32:
-      return UnpackGroups<W4Codes>(tile, begin, count, out);
-    case Layout::kW4G32M:
-      return UnpackGroups<W4MCodes>(tile, begin, count, out);
-    case Layout::kW8G32:
-      return UnpackGroups<W8Codes>(tile, begin, count, out);
-    case Layout::kW6T256:
-      return UnpackGroups<W6Codes>(tile, begin, count, out);
-    default:
-      break;
-  }
+  if (Info(layout).quantized)
+    return WithIntegerLayout(layout, [&]<Layout kLayout>() { UnpackGroups<kLayout>(tile, begin, count, out); });
   const int64_t bytes = Info(layout).block_bytes / kTileRows, n = count * kTileRows;
   const std::byte* in = tile + begin * kTileRows * bytes;
   if (layout == Layout::kF32) std::memcpy(out, in, static_cast<size_t>(n * bytes));

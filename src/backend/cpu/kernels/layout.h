@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <span>
 
 #include "backend/cpu/kernels/kernel.h"
@@ -24,8 +23,8 @@ struct LayoutInfo {
 const LayoutInfo& Info(Layout layout);
 std::span<const LayoutInfo> AllLayouts();
 
-// The layout that holds the values of `format` exactly; nothing when there is none (its values can be packed as kF32).
-std::optional<Layout> LayoutOf(tensor::Format format);
+// The layout that holds the values of `format` exactly.
+Layout LayoutOf(tensor::Format format);
 
 // Writes rows [row_begin, row_begin + kTileRows) of `w` as one tile; rows past w.rows become zeros. w.format is
 // Info(layout).file_format. PackedTileBytes(layout, w.cols) bytes at `out`.

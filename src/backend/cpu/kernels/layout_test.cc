@@ -52,7 +52,10 @@ TEST_P(LayoutTest, TakesTheBytesOfTheFile) {
 INSTANTIATE_TEST_SUITE_P(All, LayoutTest, testing::ValuesIn(AllLayouts().begin(), AllLayouts().end()),
                          [](const auto& info) { return std::string(info.param.name); });
 
-TEST(Layout, FormatsWithoutALayout) { EXPECT_EQ(LayoutOf(tensor::Format::kQ2_K), std::nullopt); }
+TEST(Layout, EveryFormatHasOne) {
+  for (const tensor::FormatInfo& info : tensor::AllFormats())
+    EXPECT_EQ(Info(LayoutOf(info.format)).quantized, info.quantized) << info.name;
+}
 
 }  // namespace
 }  // namespace peng::backend::cpu

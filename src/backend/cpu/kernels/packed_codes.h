@@ -5,12 +5,14 @@
 #include <cstdint>
 #include <cstring>
 
-#include "backend/cpu/kernels/kernel.h"
 #include "backend/cpu/kernels/packed.h"
+#include "backend/cpu/kernels/sub_scales.h"
+#include "base/check.h"
 #include "base/half.h"
+#include "tensor/decode.h"
 
-// Scalar access to packed integer layouts, one struct per layout, for code that is compiled with the baseline flags
-// (unpacking and the portable kernels). A group is 32 columns of 16 rows.
+// Access to packed integer layouts for code that is compiled with the baseline flags (unpacking and the portable
+// kernels). A group is 32 columns of 16 rows.
 namespace peng::backend::cpu {
 
 template <typename T>
@@ -25,107 +27,116 @@ using RowI16 = int16_t __attribute__((vector_size(2 * kTileRows)));
 using RowI32 = int32_t __attribute__((vector_size(4 * kTileRows)));
 using RowF32 = float __attribute__((vector_size(4 * kTileRows)));
 
-// Codes of a group, one vector per column.
-struct GroupCodes {
-  RowI16 column[packed::kGroup];
-};
-
 inline void LoadHalves(const std::byte* p, float out[kTileRows]) {
   for (int r = 0; r < kTileRows; ++r) out[r] = base::F16ToF32(LoadAs<uint16_t>(p + 2 * r));
 }
 
-// Byte i of the 32-bit elements of vector j belongs to column 4j + i, whole or as two nibbles.
-inline void DecodeNibbles(const std::byte* vectors, int16_t bias, GroupCodes& codes) {
-  for (int j = 0; j < 4; ++j) {
-    const auto words = LoadAs<RowI32>(vectors + j * packed::kVectorBytes);
-    for (int i = 0; i < 4; ++i) {
-      codes.column[4 * j + i] = __builtin_convertvector((words >> (8 * i)) & 15, RowI16) - bias;
-      codes.column[16 + 4 * j + i] = __builtin_convertvector((words >> (8 * i + 4)) & 15, RowI16) - bias;
+// What the codes of a group stand for, one vector per column.
+struct GroupCodes {
+  RowI16 column[packed::kGroup] = {};
+
+  template <Layout kLayout>
+  void Decode(const std::byte* codes) {
+    constexpr packed::Shape kShape = packed::ShapeOf(kLayout);
+    AddBits<kShape.low_bits>(codes, 0);
+    AddBits<kShape.high_bits>(codes + kShape.high_offset(), kShape.low_bits);
+    for (RowI16& codes_of_column : column) {
+      if constexpr (kShape.table) {
+        for (int r = 0; r < kTileRows; ++r) codes_of_column[r] = tensor::kIQ4Values[codes_of_column[r]];
+      } else if constexpr (kShape.low_bits == 8) {
+        codes_of_column = codes_of_column << 8 >> 8;  // signed bytes
+      } else {
+        codes_of_column -= static_cast<int16_t>(kShape.offset);
+      }
     }
   }
-}
 
-// kMaxSum: how many products of a code and an int8 activation (|a| <= 127) an int16 sum can hold.
-
-struct W4Codes {
-  static constexpr bool kHasMinima = false, kHasSubScales = false;
-  static constexpr int kMaxSum = 16;  // 16 * 8 * 127 = 16256; twice as many fit, but compilers unroll 16
-  static const std::byte* Group(const std::byte* tile, int64_t g) { return tile + g * packed::kW4GroupBytes; }
-  static void Scales(const std::byte* tile, int64_t g, float out[kTileRows]) { LoadHalves(Group(tile, g), out); }
-  static void Decode(const std::byte* group, GroupCodes& codes) {
-    DecodeNibbles(group + packed::kW4CodesOffset, 8, codes);
-  }
-};
-
-struct W4MCodes {
-  static constexpr bool kHasMinima = true, kHasSubScales = false;
-  static constexpr int kMaxSum = 16;  // 16 * 15 * 127 = 30480
-  static const std::byte* Group(const std::byte* tile, int64_t g) { return tile + g * packed::kW4MGroupBytes; }
-  static void Scales(const std::byte* tile, int64_t g, float out[kTileRows]) { LoadHalves(Group(tile, g), out); }
-  static void Minima(const std::byte* group, float out[kTileRows]) {
-    LoadHalves(group + packed::kW4MMinimaOffset, out);
-  }
-  static void Decode(const std::byte* group, GroupCodes& codes) {
-    DecodeNibbles(group + packed::kW4MCodesOffset, 0, codes);
-  }
-};
-
-struct W8Codes {
-  static constexpr bool kHasMinima = false, kHasSubScales = false;
-  static constexpr int kMaxSum = 2;  // 2 * 128 * 127 = 32512
-  static const std::byte* Group(const std::byte* tile, int64_t g) { return tile + g * packed::kW8GroupBytes; }
-  static void Scales(const std::byte* tile, int64_t g, float out[kTileRows]) { LoadHalves(Group(tile, g), out); }
-  static void Decode(const std::byte* group, GroupCodes& codes) {
-    for (int j = 0; j < 8; ++j) {
-      const auto words = LoadAs<RowI32>(group + packed::kW8CodesOffset + j * packed::kVectorBytes);
-      for (int i = 0; i < 4; ++i)
-        codes.column[4 * j + i] = __builtin_convertvector((words << (24 - 8 * i)) >> 24, RowI16);
+ private:
+  // Byte i of a 32-bit element has the bits of columns 4 * j + i of 8 / kBits vectors j. They are moved `shift` up.
+  template <int kBits>
+  void AddBits(const std::byte* vectors, int shift) {
+    for (int p = 0; p < kBits; ++p) {
+      const auto words = LoadAs<RowI32>(vectors + p * packed::kVectorBytes);
+      for (int q = 0; q < 8 / kBits; ++q) {
+        // Nibbles of a vector are 16 columns apart, smaller parts stand for vectors that follow each other.
+        const int j = kBits == 4 ? p + 4 * q : p * (8 / kBits) + q;
+        for (int i = 0; i < 4; ++i) {
+          const RowI32 part = (words >> (8 * i + kBits * q)) & ((1 << kBits) - 1);
+          column[4 * j + i] |= __builtin_convertvector(part << shift, RowI16);
+        }
+      }
     }
   }
 };
+template <>
+inline void GroupCodes::AddBits<0>(const std::byte*, int) {}
 
-struct W6Codes {
-  static constexpr bool kHasMinima = false, kHasSubScales = true;
-  static constexpr int kMaxSum = 8;  // 8 * 32 * 127 = 32512
-  static const std::byte* Block(const std::byte* tile, int64_t g) { return tile + g / 8 * packed::kW6BlockBytes; }
-  static const std::byte* Group(const std::byte* tile, int64_t g) {
-    return Block(tile, g) + packed::kW6GroupsOffset + g % 8 * packed::kW6GroupBytes;
-  }
-  static void Scales(const std::byte* tile, int64_t g, float out[kTileRows]) { LoadHalves(Block(tile, g), out); }
-  // The scale of columns 16 * half.. of the group.
-  static int SubScale(const std::byte* group, int half, int row) {
-    return static_cast<int8_t>(group[half * kTileRows + row]);
-  }
-  static void Decode(const std::byte* group, GroupCodes& codes) {
-    DecodeNibbles(group + packed::kW6LowOffset, 32, codes);
-    for (int p = 0; p < 2; ++p) {
-      const auto words = LoadAs<RowI32>(group + packed::kW6HighOffset + p * packed::kVectorBytes);
-      for (int q = 0; q < 4; ++q)
-        for (int i = 0; i < 4; ++i)
-          codes.column[16 * p + 4 * q + i] += __builtin_convertvector(((words >> (8 * i + 2 * q)) & 3) << 4, RowI16);
-    }
-  }
-};
-
-template <Layout>
-struct CodesOfLayout;
-template <>
-struct CodesOfLayout<Layout::kW4G32> {
-  using Type = W4Codes;
-};
-template <>
-struct CodesOfLayout<Layout::kW4G32M> {
-  using Type = W4MCodes;
-};
-template <>
-struct CodesOfLayout<Layout::kW8G32> {
-  using Type = W8Codes;
-};
-template <>
-struct CodesOfLayout<Layout::kW6T256> {
-  using Type = W6Codes;
-};
+// The scales of a block. Layouts with two levels have integer factors beside the floats; halves are 16 columns.
 template <Layout kLayout>
-using CodesOf = typename CodesOfLayout<kLayout>::Type;
+struct BlockScales {
+  static constexpr packed::Shape kShape = packed::ShapeOf(kLayout);
+
+  float scale[kTileRows];
+  float minimum[kTileRows] = {};  // with two levels: the scale of the minima
+  packed::SubScaleRows<kShape.sub_scales> sub;
+
+  explicit BlockScales(const std::byte* block) : sub(block + kShape.sub_scales_offset()) {
+    LoadHalves(block, scale);
+    if constexpr (kShape.minima) LoadHalves(block + kShape.minima_offset(), minimum);
+  }
+
+  // Factors of the scale and of the minimum for a half of group `k` of the block.
+  int Factor(int k, int half, int row) const {
+    if constexpr (!kShape.two_levels())
+      return 1;
+    else
+      return static_cast<int8_t>(sub.scale[Index(k, half)][row]);
+  }
+  int MinFactor(int k, int half, int row) const {
+    if constexpr (!kShape.two_levels() || !kShape.minima)
+      return 1;
+    else
+      return sub.minimum[Index(k, half)][row];
+  }
+
+ private:
+  static int Index(int k, int half) { return kShape.per16() ? 2 * k + half : k; }
+};
+
+// Calls fn.operator()<layout>() of an integer layout.
+template <typename F>
+void WithIntegerLayout(Layout layout, F fn) {
+  switch (layout) {
+    case Layout::kW4G32:
+      return fn.template operator()<Layout::kW4G32>();
+    case Layout::kW4G32M:
+      return fn.template operator()<Layout::kW4G32M>();
+    case Layout::kW8G32:
+      return fn.template operator()<Layout::kW8G32>();
+    case Layout::kW6T256:
+      return fn.template operator()<Layout::kW6T256>();
+    case Layout::kW5G32:
+      return fn.template operator()<Layout::kW5G32>();
+    case Layout::kW5G32M:
+      return fn.template operator()<Layout::kW5G32M>();
+    case Layout::kW2T256M:
+      return fn.template operator()<Layout::kW2T256M>();
+    case Layout::kW3T256:
+      return fn.template operator()<Layout::kW3T256>();
+    case Layout::kW4T256M:
+      return fn.template operator()<Layout::kW4T256M>();
+    case Layout::kW5T256M:
+      return fn.template operator()<Layout::kW5T256M>();
+    case Layout::kI4G32:
+      return fn.template operator()<Layout::kI4G32>();
+    case Layout::kI4T256:
+      return fn.template operator()<Layout::kI4T256>();
+    case Layout::kF32:
+    case Layout::kF16:
+    case Layout::kBF16:
+      break;
+  }
+  PENG_CHECK(false);
+}
 
 }  // namespace peng::backend::cpu

@@ -15,6 +15,34 @@
 // Random weights for the tests and benches of this folder.
 namespace peng::backend::cpu {
 
+// Where the float16 numbers of a block are.
+inline std::vector<int> HalvesOf(tensor::Format format) {
+  switch (format) {
+    case tensor::Format::kF32:
+    case tensor::Format::kBF16:
+      return {};
+    case tensor::Format::kF16:
+    case tensor::Format::kQ4_0:
+    case tensor::Format::kQ5_0:
+    case tensor::Format::kQ8_0:
+    case tensor::Format::kIQ4_NL:
+    case tensor::Format::kIQ4_XS:
+      return {0};
+    case tensor::Format::kQ4_1:
+    case tensor::Format::kQ5_1:
+    case tensor::Format::kQ4_K:
+    case tensor::Format::kQ5_K:
+      return {0, 2};
+    case tensor::Format::kQ2_K:
+      return {80, 82};
+    case tensor::Format::kQ3_K:
+      return {108};
+    case tensor::Format::kQ6_K:
+      return {208};
+  }
+  return {};
+}
+
 // Rows of random file bits in `format`: every code pattern occurs; scales are finite, below 2 in magnitude; elements of
 // float formats lie in magnitude between 2^-15 and 2, so that all of them count in a sum.
 inline tensor::Weight RandomWeight(tensor::Format format, int64_t rows, int64_t cols, uint32_t seed) {
@@ -23,30 +51,11 @@ inline tensor::Weight RandomWeight(tensor::Format format, int64_t rows, int64_t 
   auto bytes = std::make_shared<std::vector<std::byte>>(rows * row_bytes);
   std::mt19937 random(seed);
   for (std::byte& b : *bytes) b = static_cast<std::byte>(random());
-  const auto half = [&](std::byte* p) { p[1] &= std::byte{0xBF}; };  // exponent below 16: |value| < 2
   for (int64_t at = 0; at < rows * row_bytes; at += info.block_bytes) {
     std::byte* block = bytes->data() + at;
-    switch (format) {
-      case tensor::Format::kF32:
-        block[3] = (block[3] & std::byte{0x83}) | std::byte{0x3C};
-        break;
-      case tensor::Format::kBF16:
-        block[1] = (block[1] & std::byte{0x83}) | std::byte{0x3C};
-        break;
-      case tensor::Format::kQ4_1:
-        half(block + 2);
-        [[fallthrough]];
-      case tensor::Format::kF16:
-      case tensor::Format::kQ4_0:
-      case tensor::Format::kQ8_0:
-        half(block);
-        break;
-      case tensor::Format::kQ6_K:
-        half(block + 208);
-        break;
-      default:
-        break;
-    }
+    if (format == tensor::Format::kF32) block[3] = (block[3] & std::byte{0x83}) | std::byte{0x3C};
+    if (format == tensor::Format::kBF16) block[1] = (block[1] & std::byte{0x83}) | std::byte{0x3C};
+    for (int half : HalvesOf(format)) block[half + 1] &= std::byte{0xBF};  // exponent below 16: magnitude below 2
   }
   tensor::Weight w;
   w.name = "random";

@@ -1,117 +1,175 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <immintrin.h>
+#include <bit>
 
-#include <cstring>
+#include "backend/cpu/kernels/avx2/codes-inl.h"
+#include "backend/cpu/kernels/avx2/gemm.h"
+#include "backend/cpu/kernels/avx2/scales-inl.h"
 
-#include "backend/cpu/kernels/kernel.h"
-#include "backend/cpu/kernels/packed.h"
-#include "backend/cpu/kernels/unroll.h"
-
-// Loops that the integer kernels of this folder share. Everything is local to the including file.
-namespace peng::backend::cpu::avx2 {
-namespace {
-
+// The integer kernel of this folder, over a layout and how its codes are unpacked (codes-inl.h). //
 // Two ways through the same arithmetic, so with the same bits. Up to kMaxStreamRows lhs rows stream the weights from
-// memory and unpack them in registers. More rows go over a block of groups that is unpacked once to scratch,
-// which stays in the L1 cache together with their codes; kRows of them share every load of weights.
-constexpr int kMaxStreamRows = 4;
-constexpr int kRows = 4;
-constexpr int64_t kScratchBytes = 9216;
+// memory and unpack them in registers. More rows go over a block of groups that is unpacked once to scratch, which
+// stays in the L1 cache together with their codes; kRows of them share every load of weights.
+namespace peng::backend::cpu::avx2 {
+inline constexpr int kMaxStreamRows = 4;
+inline constexpr int kRows = 4;
 
 // How far ahead of its use packed memory is requested, in bytes.
-constexpr int64_t kPrefetch = 4096;
+inline constexpr int64_t kPrefetch = 4096;
 
-// Where the parts of `M` lhs rows lie.
-struct Lhs {
-  const std::byte* codes;
-  const std::byte* scales;
-  const std::byte* scaled_sums;
-  const std::byte* pair_sums;
-  const std::byte* half_sums;
-  int64_t stride;
+// Groups of codes of up to 7 bits.
+template <Layout kLayout, typename Codes>
+struct SmallGroups {
+  static constexpr packed::Shape kShape = packed::ShapeOf(kLayout);
+  // An int16 sum holds the products of 16 codes of magnitude 16, 16 * 16 * 127, and of 8 codes below 32, 8 * 31 * 127.
+  // Two sums where 16 would not fit, or where the halves of a group have scales of their own.
+  static constexpr int kMagnitude =
+      kShape.offset != 0 ? kShape.offset : (1 << (kShape.low_bits + kShape.high_bits)) - 1;
+  static constexpr int kParts = kShape.per16() || kMagnitude > 16 ? 2 : 1;
+  static constexpr int kSteps = 8 / kParts;
+  // An unpacked group: 8 steps of 16 rows x 4 codes.
+  static constexpr int kUnpackedBytes = 512;
 
-  Lhs(const std::byte* row, int64_t row_stride, int64_t cols) : codes(row), stride(row_stride) {
-    const A8G32Row parts{cols};
-    scales = row + parts.scales_offset();
-    scaled_sums = row + parts.scaled_sums_offset();
-    pair_sums = row + parts.pair_sums_offset();
-    half_sums = row + parts.half_sums_offset();
+  // Where the int16 sums start: takes off the codes' offset. They wrap at most in between: their ends fit.
+  [[gnu::always_inline]] static __m256i Start(const LhsRows& lhs, int i, int64_t g, int part) {
+    const __m256i zero = _mm256_setzero_si256();
+    if constexpr (kShape.offset == 0) return zero;
+    const __m256i sums = Broadcast32(kParts == 1 ? lhs.pair_sums(i, g) : lhs.half_sums(i, g, part));
+    return _mm256_sub_epi16(zero, _mm256_slli_epi16(sums, std::countr_zero(static_cast<unsigned>(kShape.offset))));
+  }
+
+  template <int M, typename Scales>
+  [[gnu::always_inline]] static void Add(const LhsRows& lhs, const std::byte* codes, int64_t g, const Scales& scales,
+                                         float sums[M][kTileRows]) {
+    Unroll<2>([&](auto h) {
+      __m256i dot[M];
+      Unroll<kParts>([&](auto part) {
+        __m256i v[kSteps];
+        Codes::template Unpack<part>(codes + 32 * h, v);
+        if constexpr (kParts == 1) Codes::template Unpack<1>(codes + 32 * h, v + 4);
+        const __m256i factors = scales.Factors(part, h);
+        Unroll<M>([&](auto i) {
+          const std::byte* a = Opaque(lhs.codes(i, g) + 16 * part);
+          __m256i sum = Start(lhs, i, g, part);
+          Unroll<kSteps>([&](auto j) { AddByteProducts(v[j], Broadcast32(a + 4 * j), sum); });
+          const __m256i scaled = _mm256_madd_epi16(sum, factors);
+          dot[i] = part == 0 ? scaled : _mm256_add_epi32(dot[i], scaled);
+        });
+      });
+      AddDots<Scales, M>(lhs, g, h, scales, dot, sums);
+    });
+  }
+
+  [[gnu::always_inline]] static void Unpack(const std::byte* codes, std::byte* out) {
+    Unroll<2>([&](auto h) {
+      __m256i v[8];
+      Codes::template Unpack<0>(codes + 32 * h, v);
+      Codes::template Unpack<1>(codes + 32 * h, v + 4);
+      Unroll<8>([&](auto j) { Store(out + 64 * j + 32 * h, v[j]); });
+    });
+  }
+
+  template <int M, typename Scales>
+  [[gnu::always_inline]] static void AddUnpacked(const LhsRows& lhs, const std::byte* codes, int64_t g,
+                                                 const Scales& scales, float sums[M][kTileRows]) {
+    __m256i dot[2][M];
+    Unroll<kParts>([&](auto part) {
+      __m256i acc[M][2];
+      Unroll<M>([&](auto i) { acc[i][0] = acc[i][1] = Start(lhs, i, g, part); });
+      AddProducts<M, kSteps>(codes + 256 * part, lhs.codes(0, g) + 16 * part, lhs.stride, acc);
+      Unroll<2>([&](auto h) {
+        const __m256i factors = scales.Factors(part, h);
+        Unroll<M>([&](auto i) {
+          const __m256i scaled = _mm256_madd_epi16(acc[i][h], factors);
+          dot[h][i] = part == 0 ? scaled : _mm256_add_epi32(dot[h][i], scaled);
+        });
+      });
+    });
+    Unroll<2>([&](auto h) { AddDots<Scales, M>(lhs, g, h, scales, dot[h], sums); });
   }
 };
 
-inline __m256i Load(const std::byte* p) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)); }
+// Groups of split codes (SplitVector).
+template <Layout kLayout, typename Codes>
+struct SplitGroups {
+  static constexpr packed::Shape kShape = packed::ShapeOf(kLayout);
+  static_assert(!kShape.per16());
+  // An unpacked group: for each half of the rows 8 steps of low and high parts of 8 rows x 4 codes.
+  static constexpr int kHalf = 512, kUnpackedBytes = 2 * kHalf;
 
-// Four codes (or one pair of int16) in every 32-bit element.
-inline __m256i Broadcast32(const std::byte* p) {
-  int32_t v;
-  std::memcpy(&v, p, sizeof v);
-  return _mm256_set1_epi32(v);
-}
+  // Start of the sums of high parts: 16 * (high - 8) takes the 128 off again.
+  [[gnu::always_inline]] static void Start(const LhsRows& lhs, int i, int64_t g, __m256i acc[2]) {
+    acc[0] = _mm256_setzero_si256();
+    acc[1] = _mm256_sub_epi16(acc[0], _mm256_slli_epi16(Broadcast32(lhs.pair_sums(i, g)), 3));
+  }
 
-inline __m256 BroadcastFloat(const std::byte* p) {
-  float v;
-  std::memcpy(&v, p, sizeof v);
-  return _mm256_set1_ps(v);
-}
+  [[gnu::always_inline]] static __m256i Combine(const __m256i acc[2], __m256i factors) {
+    return _mm256_add_epi32(_mm256_madd_epi16(acc[0], factors),
+                            _mm256_madd_epi16(acc[1], _mm256_slli_epi16(factors, 4)));
+  }
 
-inline __m256 LoadFloats(const std::byte* p) { return _mm256_loadu_ps(reinterpret_cast<const float*>(p)); }
-inline void Store(std::byte* p, __m256i v) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), v); }
-inline void StoreFloats(std::byte* p, __m256 v) { _mm256_storeu_ps(reinterpret_cast<float*>(p), v); }
+  // Dots of a half of the tile's rows by add(acc), which adds the products of all columns.
+  template <int M, typename Scales, typename F>
+  [[gnu::always_inline]] static void AddHalf(const LhsRows& lhs, int64_t g, int h, const Scales& scales,
+                                             float sums[M][kTileRows], F add) {
+    __m256i acc[M][2], dot[M];
+    Unroll<M>([&](auto i) { Start(lhs, i, g, acc[i]); });
+    add(acc);
+    const __m256i factors = scales.Factors(0, h);
+    Unroll<M>([&](auto i) { dot[i] = Combine(acc[i], factors); });
+    AddDots<Scales, M>(lhs, g, h, scales, dot, sums);
+  }
 
-inline __m256 LoadHalves(const std::byte* p) {
-  return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
-}
-
-// Low and high nibbles of 32 bytes.
-inline __m256i LowNibbles(__m256i v) { return _mm256_and_si256(v, _mm256_set1_epi8(15)); }
-inline __m256i HighNibbles(__m256i v) { return _mm256_and_si256(_mm256_srli_epi16(v, 4), _mm256_set1_epi8(15)); }
-
-inline __m256i AddPairs(__m256i sums) { return _mm256_madd_epi16(sums, _mm256_set1_epi16(1)); }
-
-// Hides from the compiler that `p` is a pointer it has seen: keeps it from holding what lies there in registers that it
-// does not have, which ends in copies on the stack.
-template <typename T>
-inline T* Opaque(T* p) {
-  asm("" : "+r"(p));
-  return p;
-}
-
-// acc += byte products of w and a. Fixes the place of the addition: left alone, GCC regroups long sums, which needs all
-// products at once and more registers than there are.
-[[gnu::always_inline]] inline void AddByteProducts(__m256i w, __m256i a, __m256i& acc) {
-  __m256i sum = _mm256_add_epi16(acc, _mm256_maddubs_epi16(w, a));
-  asm("" : "+x"(sum));
-  acc = sum;
-}
-
-inline void PrefetchBytes(const std::byte* p, int64_t bytes) {
-  for (int64_t i = 0; i < bytes; i += 64) _mm_prefetch(reinterpret_cast<const char*>(p + i), _MM_HINT_T0);
-}
-
-// acc[i][v] += products of `kSteps` weight vectors (of pair v, at weights + 64 * step + 32 * v) with the lhs codes at
-// a + i * stride. Eight independent sums of bytes products; the caller sees to it that int16 holds them.
-template <int M, int kSteps>
-[[gnu::always_inline]] inline void AddProducts(const std::byte* weights, const std::byte* a, int64_t stride,
-                                               __m256i acc[M][2]) {
-  Unroll<kSteps>([&](auto step) {
-    const __m256i w0 = Load(weights + 64 * step), w1 = Load(weights + 64 * step + 32);
-    Unroll<M>([&](auto i) {
-      const __m256i codes = Broadcast32(a + i * stride + 4 * step);
-      AddByteProducts(w0, codes, acc[i][0]);
-      AddByteProducts(w1, codes, acc[i][1]);
+  template <int M, typename Scales>
+  [[gnu::always_inline]] static void Add(const LhsRows& lhs, const std::byte* codes, int64_t g, const Scales& scales,
+                                         float sums[M][kTileRows]) {
+    const std::byte* a = Opaque(lhs.codes(0, g));
+    Unroll<2>([&](auto h) {
+      AddHalf<M>(lhs, g, h, scales, sums, [&](__m256i acc[M][2]) __attribute__((always_inline)) {
+        Unroll<8>([&](auto j) {
+          const SplitVector w = Codes::template Unpack<j>(codes + 32 * h);
+          Unroll<M>([&](auto i) {
+            const __m256i a_codes = Broadcast32(a + i * lhs.stride + 4 * j);
+            AddByteProducts(w.low, a_codes, acc[i][0]);
+            AddByteProducts(w.high, a_codes, acc[i][1]);
+          });
+        });
+      });
     });
-  });
-}
+  }
 
-// out[0..7] += a * b
-inline void AddProduct(__m256 a, __m256 b, float* out) {
-  _mm256_storeu_ps(out, _mm256_fmadd_ps(a, b, _mm256_loadu_ps(out)));
-}
+  [[gnu::always_inline]] static void Unpack(const std::byte* codes, std::byte* out) {
+    Unroll<2>([&](auto h) {
+      Unroll<8>([&](auto j) {
+        const SplitVector w = Codes::template Unpack<j>(codes + 32 * h);
+        Store(out + h * kHalf + 64 * j, w.low);
+        Store(out + h * kHalf + 64 * j + 32, w.high);
+      });
+    });
+  }
 
-// out[0..7] += float(dot) * scale
-inline void AddScaled(__m256i dot, __m256 scale, float* out) { AddProduct(_mm256_cvtepi32_ps(dot), scale, out); }
+  template <int M, typename Scales>
+  [[gnu::always_inline]] static void AddUnpacked(const LhsRows& lhs, const std::byte* codes, int64_t g,
+                                                 const Scales& scales, float sums[M][kTileRows]) {
+    Unroll<2>([&](auto h) {
+      AddHalf<M>(lhs, g, h, scales, sums, [&](__m256i acc[M][2]) __attribute__((always_inline)) {
+        AddProducts<M, 8>(codes + h * kHalf, Opaque(lhs.codes(0, g)), lhs.stride, acc);
+      });
+    });
+  }
+};
+
+template <Layout kLayout>
+auto GroupsOf() {
+  constexpr packed::Shape kShape = packed::ShapeOf(kLayout);
+  if constexpr (kShape.table)
+    return SplitGroups<kLayout, TableNibbles>();
+  else if constexpr (kShape.low_bits == 8)
+    return SplitGroups<kLayout, SignedBytes>();
+  else
+    return SmallGroups<kLayout, SmallCodes<kShape.low_bits, kShape.high_bits>>();
+}
 
 // Float sums of M lhs rows and one tile in `out`, which keeps them between blocks.
 template <int M>
@@ -131,34 +189,6 @@ template <int M>
   });
 }
 
-// A whole tile from packed memory.
-template <typename W, int M>
-void StreamTile(const Lhs& lhs, const std::byte* tile, int64_t groups, float* out, int64_t out_stride) {
-  alignas(64) float memory[M][kTileRows];
-  float(*sums)[kTileRows] = Opaque(memory);
-  LoadSums<M>(true, out, out_stride, sums);
-  for (int64_t g = 0; g < groups; ++g) {
-    PrefetchBytes(W::Group(tile, g) + kPrefetch, W::kGroupBytes);
-    W::template AddGroup<M>(lhs, tile, g, sums);
-  }
-  StoreSums<M>(sums, out, out_stride);
-}
-
-// Groups [begin, end) of one tile from scratch. Meanwhile requests the same number of groups of tile `next`, from group
-// `next_begin` on.
-template <typename W, int M>
-void UnpackedTile(const Lhs& lhs, const std::byte* unpacked, int64_t begin, int64_t end, const std::byte* next,
-                  int64_t next_begin, float* out, int64_t out_stride) {
-  alignas(64) float memory[M][kTileRows];
-  float(*sums)[kTileRows] = Opaque(memory);
-  LoadSums<M>(begin == 0, out, out_stride, sums);
-  for (int64_t g = begin; g < end; ++g, unpacked += W::kUnpackedBytes) {
-    PrefetchBytes(W::Group(next, next_begin + g - begin), W::kGroupBytes);
-    W::template AddUnpacked<M>(lhs, unpacked, g, sums);
-  }
-  StoreSums<M>(sums, out, out_stride);
-}
-
 // Calls fn.operator()<rows>() with rows as a constant.
 template <typename F>
 void WithRows(int rows, F fn) {
@@ -175,36 +205,89 @@ void WithRows(int rows, F fn) {
 }
 static_assert(kRows == 4 && kMaxStreamRows == 4);
 
-template <typename W>
-void Gemm(const std::byte* lhs, int64_t lhs_stride, int m, const std::byte* tiles, int num_tiles, int64_t cols,
-          float* out, int64_t out_stride, std::byte* scratch) {
-  const int64_t groups = cols / packed::kGroup, tile_bytes = W::TileBytes(cols);
-  if (m <= kMaxStreamRows) {
-    const Lhs rows(lhs, lhs_stride, cols);
-    for (int t = 0; t < num_tiles; ++t) {
-      const std::byte* tile = tiles + t * tile_bytes;
-      WithRows(m, [&]<int M>() { StreamTile<W, M>(rows, tile, groups, out + t * kTileRows, out_stride); });
+template <Layout kLayout>
+struct Tiles {
+  static constexpr packed::Shape kShape = packed::ShapeOf(kLayout);
+  using Groups = decltype(GroupsOf<kLayout>());
+  using Unpacked = UnpackedScales<kLayout>;
+  static constexpr int kUnpackedBytes = Groups::kUnpackedBytes + Unpacked::kBytes;
+
+  // A whole tile from packed memory.
+  template <int M>
+  static void Stream(const LhsRows& lhs, const std::byte* tile, int64_t groups, float* out, int64_t out_stride) {
+    alignas(64) float memory[M][kTileRows];
+    float(*sums)[kTileRows] = Opaque(memory);
+    LoadSums<M>(true, out, out_stride, sums);
+    for (int64_t begin = 0; begin < groups; begin += kShape.groups(), tile += kShape.block_bytes()) {
+      if constexpr (kShape.two_levels()) PrefetchBytes(tile + kPrefetch, kShape.codes_offset());
+      const BlockScales<kLayout> block(tile);
+      const std::byte* codes = tile + kShape.codes_offset();
+      for (int k = 0; k < kShape.groups(); ++k, codes += kShape.group_bytes()) {
+        PrefetchBytes((kShape.two_levels() ? codes : tile) + kPrefetch, kShape.group_bytes());
+        Groups::template Add<M>(lhs, codes, begin + k, PackedScales<kLayout>{block, k}, sums);
+      }
+    }
+    StoreSums<M>(sums, out, out_stride);
+  }
+
+  // Groups [begin, end) of one tile to scratch.
+  static void Unpack(const std::byte* tile, int64_t begin, int64_t end, std::byte* out) {
+    for (int64_t g = begin; g < end;) {
+      const BlockScales<kLayout> block(tile + kShape.BlockAt(g));
+      const int64_t block_end = (g / kShape.groups() + 1) * kShape.groups();
+      for (; g < end && g < block_end; ++g, out += kUnpackedBytes) {
+        Groups::Unpack(tile + kShape.CodesAt(g), out);
+        Unpacked::Write({block, static_cast<int>(g % kShape.groups())}, out + Groups::kUnpackedBytes);
+      }
+    }
+  }
+
+  // Groups [begin, end) of one tile from scratch. Meanwhile requests the same number of groups of tile `next`, from
+  // group `next_begin` on.
+  template <int M>
+  static void AddUnpacked(const LhsRows& lhs, const std::byte* unpacked, int64_t begin, int64_t end,
+                          const std::byte* next, int64_t next_begin, float* out, int64_t out_stride) {
+    alignas(64) float memory[M][kTileRows];
+    float(*sums)[kTileRows] = Opaque(memory);
+    LoadSums<M>(begin == 0, out, out_stride, sums);
+    for (int64_t g = begin; g < end; ++g, unpacked += kUnpackedBytes) {
+      PrefetchBytes(next + kShape.CodesAt(next_begin + g - begin), kShape.group_bytes());
+      Groups::template AddUnpacked<M>(lhs, unpacked, g, Unpacked{unpacked + Groups::kUnpackedBytes}, sums);
+    }
+    StoreSums<M>(sums, out, out_stride);
+  }
+};
+
+template <Layout kLayout>
+void GemmA8G32(const GemmCall& call) {
+  using T = Tiles<kLayout>;
+  const int64_t groups = call.cols / packed::kGroup, tile_bytes = T::kShape.TileBytes(call.cols);
+  if (call.m <= kMaxStreamRows) {
+    const LhsRows rows(call, 0);
+    for (int t = 0; t < call.num_tiles; ++t) {
+      const std::byte* tile = call.packed + t * tile_bytes;
+      float* out = call.out + t * kTileRows;
+      WithRows(call.m, [&]<int M>() { T::template Stream<M>(rows, tile, groups, out, call.out_stride); });
     }
     return;
   }
-  constexpr int64_t kBlockGroups = kScratchBytes / W::kUnpackedBytes;
+  constexpr int64_t kBlockGroups = kUnpackedGroupsBytes / T::kUnpackedBytes;
   for (int64_t begin = 0; begin < groups; begin += kBlockGroups) {
     const int64_t end = begin + kBlockGroups < groups ? begin + kBlockGroups : groups;
-    for (int t = 0; t < num_tiles; ++t) {
-      const std::byte* tile = tiles + t * tile_bytes;
-      const bool last = t + 1 == num_tiles;
-      W::Unpack(tile, begin, end, scratch);
-      for (int i = 0; i < m; i += kRows) {
-        const Lhs rows(lhs + i * lhs_stride, lhs_stride, cols);
-        float* sums = out + i * out_stride + t * kTileRows;
-        WithRows(m - i, [&]<int M>() {
-          UnpackedTile<W, M>(rows, scratch, begin, end, last ? tiles : tile + tile_bytes, last ? end : begin, sums,
-                             out_stride);
+    for (int t = 0; t < call.num_tiles; ++t) {
+      const std::byte* tile = call.packed + t * tile_bytes;
+      const bool last = t + 1 == call.num_tiles;
+      T::Unpack(tile, begin, end, call.scratch);
+      for (int i = 0; i < call.m; i += kRows) {
+        const LhsRows rows(call, i);
+        float* out = call.out + i * call.out_stride + t * kTileRows;
+        WithRows(call.m - i, [&]<int M>() {
+          T::template AddUnpacked<M>(rows, call.scratch, begin, end, last ? call.packed : tile + tile_bytes,
+                                     last ? end : begin, out, call.out_stride);
         });
       }
     }
   }
 }
 
-}  // namespace
 }  // namespace peng::backend::cpu::avx2

@@ -1,10 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <immintrin.h>
+
 #include "backend/cpu/kernels/avx2/gemm.h"
-#include "backend/cpu/kernels/avx2/gemm_f32-inl.h"
+#include "backend/cpu/kernels/gemm_f32-inl.h"
 #include "backend/cpu/kernels/unpack.h"
 
 namespace peng::backend::cpu::avx2 {
 namespace {
+
+struct Avx2 {
+  using Vector = __m256;
+  using Blocks = RowsTilesList<RowsTiles<6, 1>, RowsTiles<5, 1>, RowsTiles<4, 1>, RowsTiles<3, 1>, RowsTiles<2, 2>,
+                               RowsTiles<1, 4>>;
+  static constexpr int kLanes = 8;
+  static __m256 Zero() { return _mm256_setzero_ps(); }
+  static __m256 Load(const float* p) { return _mm256_loadu_ps(p); }
+  static void Store(float* p, __m256 v) { _mm256_storeu_ps(p, v); }
+  static __m256 Broadcast(float x) { return _mm256_set1_ps(x); }
+  static __m256 Fma(__m256 a, __m256 b, __m256 c) { return _mm256_fmadd_ps(a, b, c); }
+};
 
 struct F32 {
   static constexpr int64_t kBytes = 4;
@@ -26,49 +40,24 @@ struct BF16 {
   }
 };
 
-// A block of columns of one tile is unpacked to float32 in `scratch` and used by all lhs rows.
-void GemmUnpacked(Layout layout, const std::byte* lhs, int64_t lhs_stride, int m, const std::byte* tiles, int num_tiles,
-                  int64_t cols, float* out, int64_t out_stride, std::byte* scratch) {
-  const int64_t tile_bytes = PackedTileBytes(layout, cols);
-  for (int t = 0; t < num_tiles; ++t, tiles += tile_bytes, out += kTileRows) {
-    for (int64_t begin = 0; begin < cols; begin += kBlockCols) {
-      const int64_t end = begin + kBlockCols < cols ? begin + kBlockCols : cols;
-      UnpackColumns(layout, tiles, begin, end - begin, reinterpret_cast<float*>(scratch));
-      for (int i = 0; i < m; i += kMaxRows)
-        AddRows<F32>(lhs + i * lhs_stride, lhs_stride, m - i < kMaxRows ? m - i : kMaxRows, scratch, 1, 0, begin, end,
-                     out + i * out_stride, out_stride);
-    }
-  }
-}
-
 }  // namespace
 
 size_t UnpackedColumnsBytes(int64_t /*cols*/) { return kBlockCols * kTileRows * sizeof(float); }
 
-void GemmF32F32(const std::byte* lhs, int64_t lhs_stride, int m, const std::byte* tiles, int num_tiles, int64_t cols,
-                float* out, int64_t out_stride, std::byte* /*scratch*/) {
-  Gemm<F32>(lhs, lhs_stride, m, tiles, num_tiles, cols, out, out_stride);
-}
+void GemmF32F32(const GemmCall& call) { Gemm<Avx2, F32>(call); }
+void GemmF32F16(const GemmCall& call) { Gemm<Avx2, F16>(call); }
+void GemmF32BF16(const GemmCall& call) { Gemm<Avx2, BF16>(call); }
 
-void GemmF32F16(const std::byte* lhs, int64_t lhs_stride, int m, const std::byte* tiles, int num_tiles, int64_t cols,
-                float* out, int64_t out_stride, std::byte* /*scratch*/) {
-  Gemm<F16>(lhs, lhs_stride, m, tiles, num_tiles, cols, out, out_stride);
+// A block of columns of one tile is unpacked to float32 in scratch and used by all lhs rows.
+void GemmF32Unpacked(Layout layout, const GemmCall& call) {
+  const int64_t tile_bytes = PackedTileBytes(layout, call.cols);
+  for (int t = 0; t < call.num_tiles; ++t) {
+    for (int64_t begin = 0; begin < call.cols; begin += kBlockCols) {
+      const int64_t end = begin + kBlockCols < call.cols ? begin + kBlockCols : call.cols;
+      UnpackColumns(layout, call.packed + t * tile_bytes, begin, end - begin, reinterpret_cast<float*>(call.scratch));
+      AddBlock<Avx2, F32>(call, call.scratch, 1, 0, begin, end, call.out + t * kTileRows);
+    }
+  }
 }
-
-void GemmF32BF16(const std::byte* lhs, int64_t lhs_stride, int m, const std::byte* tiles, int num_tiles, int64_t cols,
-                 float* out, int64_t out_stride, std::byte* /*scratch*/) {
-  Gemm<BF16>(lhs, lhs_stride, m, tiles, num_tiles, cols, out, out_stride);
-}
-
-template <Layout kLayout>
-void GemmF32Unpacked(const std::byte* lhs, int64_t lhs_stride, int m, const std::byte* tiles, int num_tiles,
-                     int64_t cols, float* out, int64_t out_stride, std::byte* scratch) {
-  GemmUnpacked(kLayout, lhs, lhs_stride, m, tiles, num_tiles, cols, out, out_stride, scratch);
-}
-
-template decltype(GemmF32Unpacked<Layout::kW4G32>) GemmF32Unpacked<Layout::kW4G32>;
-template decltype(GemmF32Unpacked<Layout::kW4G32M>) GemmF32Unpacked<Layout::kW4G32M>;
-template decltype(GemmF32Unpacked<Layout::kW8G32>) GemmF32Unpacked<Layout::kW8G32>;
-template decltype(GemmF32Unpacked<Layout::kW6T256>) GemmF32Unpacked<Layout::kW6T256>;
 
 }  // namespace peng::backend::cpu::avx2

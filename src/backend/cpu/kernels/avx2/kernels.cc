@@ -9,21 +9,23 @@ namespace {
 
 constexpr int kPreference = 10;
 
-using Gemm = decltype(LinearKernel::gemm);
-
 size_t NoScratch(int64_t /*cols*/) { return 0; }
+size_t UnpackedGroupsBytes(int64_t /*cols*/) { return kUnpackedGroupsBytes; }
 
-constexpr LinearKernel FloatRow(const char* name, Layout layout, Gemm gemm) {
+constexpr LinearKernel FloatRow(const char* name, Layout layout, void (*gemm)(const GemmCall&)) {
   return {name, kIsaAvx2, layout, LhsType::kF32, kPreference, nullptr, gemm, NoScratch};
 }
 
 template <Layout kLayout>
 constexpr LinearKernel UnpackedRow(const char* name) {
-  return {name, kIsaAvx2, kLayout, LhsType::kF32, kPreference, nullptr, GemmF32Unpacked<kLayout>, UnpackedColumnsBytes};
+  constexpr auto kGemm = [](const GemmCall& call) { GemmF32Unpacked(kLayout, call); };
+  return {name, kIsaAvx2, kLayout, LhsType::kF32, kPreference, nullptr, kGemm, UnpackedColumnsBytes};
 }
 
-constexpr LinearKernel IntegerRow(const char* name, Layout layout, Gemm gemm) {
-  return {name, kIsaAvx2, layout, LhsType::kA8G32, kPreference, QuantizeA8G32, gemm, UnpackedGroupsBytes};
+template <Layout kLayout>
+constexpr LinearKernel IntegerRow(const char* name) {
+  return {
+      name, kIsaAvx2, kLayout, LhsType::kA8G32, kPreference, QuantizeA8G32, GemmA8G32<kLayout>, UnpackedGroupsBytes};
 }
 
 constexpr LinearKernel kKernels[] = {
@@ -34,10 +36,26 @@ constexpr LinearKernel kKernels[] = {
     UnpackedRow<Layout::kW4G32M>("gemm_f32_f32_w4g32m_avx2"),
     UnpackedRow<Layout::kW8G32>("gemm_f32_f32_w8g32_avx2"),
     UnpackedRow<Layout::kW6T256>("gemm_f32_f32_w6t256_avx2"),
-    IntegerRow("gemm_f32_a8g32_w4g32_avx2", Layout::kW4G32, GemmA8G32W4G32),
-    IntegerRow("gemm_f32_a8g32_w4g32m_avx2", Layout::kW4G32M, GemmA8G32W4G32M),
-    IntegerRow("gemm_f32_a8g32_w8g32_avx2", Layout::kW8G32, GemmA8G32W8G32),
-    IntegerRow("gemm_f32_a8g32_w6t256_avx2", Layout::kW6T256, GemmA8G32W6T256),
+    UnpackedRow<Layout::kW5G32>("gemm_f32_f32_w5g32_avx2"),
+    UnpackedRow<Layout::kW5G32M>("gemm_f32_f32_w5g32m_avx2"),
+    UnpackedRow<Layout::kW2T256M>("gemm_f32_f32_w2t256m_avx2"),
+    UnpackedRow<Layout::kW3T256>("gemm_f32_f32_w3t256_avx2"),
+    UnpackedRow<Layout::kW4T256M>("gemm_f32_f32_w4t256m_avx2"),
+    UnpackedRow<Layout::kW5T256M>("gemm_f32_f32_w5t256m_avx2"),
+    UnpackedRow<Layout::kI4G32>("gemm_f32_f32_i4g32_avx2"),
+    UnpackedRow<Layout::kI4T256>("gemm_f32_f32_i4t256_avx2"),
+    IntegerRow<Layout::kW4G32>("gemm_f32_a8g32_w4g32_avx2"),
+    IntegerRow<Layout::kW4G32M>("gemm_f32_a8g32_w4g32m_avx2"),
+    IntegerRow<Layout::kW8G32>("gemm_f32_a8g32_w8g32_avx2"),
+    IntegerRow<Layout::kW6T256>("gemm_f32_a8g32_w6t256_avx2"),
+    IntegerRow<Layout::kW5G32>("gemm_f32_a8g32_w5g32_avx2"),
+    IntegerRow<Layout::kW5G32M>("gemm_f32_a8g32_w5g32m_avx2"),
+    IntegerRow<Layout::kW2T256M>("gemm_f32_a8g32_w2t256m_avx2"),
+    IntegerRow<Layout::kW3T256>("gemm_f32_a8g32_w3t256_avx2"),
+    IntegerRow<Layout::kW4T256M>("gemm_f32_a8g32_w4t256m_avx2"),
+    IntegerRow<Layout::kW5T256M>("gemm_f32_a8g32_w5t256m_avx2"),
+    IntegerRow<Layout::kI4G32>("gemm_f32_a8g32_i4g32_avx2"),
+    IntegerRow<Layout::kI4T256>("gemm_f32_a8g32_i4t256_avx2"),
 };
 
 }  // namespace

@@ -49,6 +49,19 @@ inline simde__m512i CvtEpi8Epi32(__m128i v) {
   return JoinHalves(_mm256_cvtepi8_epi32(v), _mm256_cvtepi8_epi32(_mm_srli_si128(v, 8)));
 }
 
+inline simde__m512i CvtEpu8Epi32(__m128i v) {
+  return JoinHalves(_mm256_cvtepu8_epi32(v), _mm256_cvtepu8_epi32(_mm_srli_si128(v, 8)));
+}
+
+inline simde__m512i BroadcastI32x4(__m128i v) {
+  return JoinHalves(_mm256_broadcastsi128_si256(v), _mm256_broadcastsi128_si256(v));
+}
+
+inline simde__m512i ShuffleEpi8(simde__m512i table, simde__m512i indexes) {
+  return JoinHalves(_mm256_shuffle_epi8(Half(table, 0), Half(indexes, 0)),
+                    _mm256_shuffle_epi8(Half(table, 1), Half(indexes, 1)));
+}
+
 inline simde__m512i CvtEpu16Epi32(__m256i v) {
   return JoinHalves(_mm256_cvtepu16_epi32(_mm256_castsi256_si128(v)),
                     _mm256_cvtepu16_epi32(_mm256_extracti128_si256(v, 1)));
@@ -72,12 +85,18 @@ inline simde__m512 FmaddPs(simde__m512 a, simde__m512 b, simde__m512 c) {
 
 #undef _mm512_madd_epi16
 #undef _mm512_cvtepi8_epi32
+#undef _mm512_cvtepu8_epi32
+#undef _mm512_broadcast_i32x4
+#undef _mm512_shuffle_epi8
 #undef _mm512_cvtepu16_epi32
 #undef _mm512_cvtepi32_ps
 #undef _mm512_cvtph_ps
 #undef _mm512_fmadd_ps
 #define _mm512_madd_epi16 MaddEpi16
 #define _mm512_cvtepi8_epi32 CvtEpi8Epi32
+#define _mm512_cvtepu8_epi32 CvtEpu8Epi32
+#define _mm512_broadcast_i32x4 BroadcastI32x4
+#define _mm512_shuffle_epi8 ShuffleEpi8
 #define _mm512_cvtepu16_epi32 CvtEpu16Epi32
 #define _mm512_cvtepi32_ps CvtEpi32Ps
 #define _mm512_cvtph_ps CvtPhPs

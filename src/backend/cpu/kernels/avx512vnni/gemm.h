@@ -7,18 +7,11 @@
 // Functions of the registry rows in kernels.cc; contracts in kernel.h.
 namespace peng::backend::cpu::PENG_AVX512_NAMESPACE {
 
-#define PENG_DECLARE_GEMM(name)                                                                                   \
-  void name(const std::byte* lhs, int64_t lhs_stride, int m, const std::byte* tiles, int num_tiles, int64_t cols, \
-            float* out, int64_t out_stride, std::byte* scratch)
+void GemmF32F32(const GemmCall& call);
+void GemmF32F16(const GemmCall& call);
+void GemmF32BF16(const GemmCall& call);
 
-PENG_DECLARE_GEMM(GemmF32F32);
-PENG_DECLARE_GEMM(GemmF32F16);
-PENG_DECLARE_GEMM(GemmF32BF16);
-PENG_DECLARE_GEMM(GemmA8G32W4G32);
-PENG_DECLARE_GEMM(GemmA8G32W4G32M);
-PENG_DECLARE_GEMM(GemmA8G32W8G32);
-PENG_DECLARE_GEMM(GemmA8G32W6T256);
-
-#undef PENG_DECLARE_GEMM
+template <Layout kLayout>
+void GemmA8G32(const GemmCall& call);
 
 }  // namespace peng::backend::cpu::PENG_AVX512_NAMESPACE

@@ -18,28 +18,35 @@ constexpr int kPreference = 20;
 #define PENG_VNNI_ISA "avx512vnni"
 #endif
 
-using Gemm = decltype(LinearKernel::gemm);
-
 size_t NoScratch(int64_t /*cols*/) { return 0; }
 
-constexpr LinearKernel FloatRow(const char* name, Layout layout, Gemm gemm) {
+constexpr LinearKernel FloatRow(const char* name, Layout layout, void (*gemm)(const GemmCall&)) {
   return {name, kIsaAvx512, layout, LhsType::kF32, kPreference, nullptr, gemm, NoScratch};
 }
 
 // Activations are quantized by the AVX2 kernel.
-constexpr LinearKernel IntegerRow(const char* name, Layout layout, Gemm gemm) {
+template <Layout kLayout>
+constexpr LinearKernel IntegerRow(const char* name) {
   constexpr uint32_t kIsa = kIsaAvx2 | kIsaAvx512 | kIsaAvx512Vnni;
-  return {name, kIsa, layout, LhsType::kA8G32, kPreference, avx2::QuantizeA8G32, gemm, NoScratch};
+  return {name, kIsa, kLayout, LhsType::kA8G32, kPreference, avx2::QuantizeA8G32, GemmA8G32<kLayout>, NoScratch};
 }
 
 constexpr LinearKernel kKernels[] = {
     FloatRow("gemm_f32_f32_f32_" PENG_AVX512_ISA, Layout::kF32, GemmF32F32),
     FloatRow("gemm_f32_f32_f16_" PENG_AVX512_ISA, Layout::kF16, GemmF32F16),
     FloatRow("gemm_f32_f32_bf16_" PENG_AVX512_ISA, Layout::kBF16, GemmF32BF16),
-    IntegerRow("gemm_f32_a8g32_w4g32_" PENG_VNNI_ISA, Layout::kW4G32, GemmA8G32W4G32),
-    IntegerRow("gemm_f32_a8g32_w4g32m_" PENG_VNNI_ISA, Layout::kW4G32M, GemmA8G32W4G32M),
-    IntegerRow("gemm_f32_a8g32_w8g32_" PENG_VNNI_ISA, Layout::kW8G32, GemmA8G32W8G32),
-    IntegerRow("gemm_f32_a8g32_w6t256_" PENG_VNNI_ISA, Layout::kW6T256, GemmA8G32W6T256),
+    IntegerRow<Layout::kW4G32>("gemm_f32_a8g32_w4g32_" PENG_VNNI_ISA),
+    IntegerRow<Layout::kW4G32M>("gemm_f32_a8g32_w4g32m_" PENG_VNNI_ISA),
+    IntegerRow<Layout::kW8G32>("gemm_f32_a8g32_w8g32_" PENG_VNNI_ISA),
+    IntegerRow<Layout::kW6T256>("gemm_f32_a8g32_w6t256_" PENG_VNNI_ISA),
+    IntegerRow<Layout::kW5G32>("gemm_f32_a8g32_w5g32_" PENG_VNNI_ISA),
+    IntegerRow<Layout::kW5G32M>("gemm_f32_a8g32_w5g32m_" PENG_VNNI_ISA),
+    IntegerRow<Layout::kW2T256M>("gemm_f32_a8g32_w2t256m_" PENG_VNNI_ISA),
+    IntegerRow<Layout::kW3T256>("gemm_f32_a8g32_w3t256_" PENG_VNNI_ISA),
+    IntegerRow<Layout::kW4T256M>("gemm_f32_a8g32_w4t256m_" PENG_VNNI_ISA),
+    IntegerRow<Layout::kW5T256M>("gemm_f32_a8g32_w5t256m_" PENG_VNNI_ISA),
+    IntegerRow<Layout::kI4G32>("gemm_f32_a8g32_i4g32_" PENG_VNNI_ISA),
+    IntegerRow<Layout::kI4T256>("gemm_f32_a8g32_i4t256_" PENG_VNNI_ISA),
 };
 
 }  // namespace

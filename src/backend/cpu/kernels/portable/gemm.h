@@ -7,11 +7,8 @@
 namespace peng::backend::cpu::portable {
 
 template <Layout kLayout>
-void GemmA8G32(const std::byte* lhs, int64_t lhs_stride, int m, const std::byte* tiles, int num_tiles, int64_t cols,
-               float* out, int64_t out_stride, std::byte* scratch);
+void GemmA8G32(const GemmCall& call);
 
-template <Layout kLayout>
-void GemmF32(const std::byte* lhs, int64_t lhs_stride, int m, const std::byte* tiles, int num_tiles, int64_t cols,
-             float* out, int64_t out_stride, std::byte* scratch);
+void GemmF32(Layout layout, const GemmCall& call);
 
 }  // namespace peng::backend::cpu::portable

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "backend/cpu/kernels/lhs.h"
 #include "backend/cpu/kernels/packed_codes.h"
 #include "backend/cpu/kernels/portable/gemm.h"
 #include "backend/cpu/kernels/unpack.h"
@@ -6,66 +9,93 @@
 namespace peng::backend::cpu::portable {
 namespace {
 
-// Dot of `count` columns with lhs codes by way of int16 sums, which cannot overflow for kMaxSum products.
+// How many products of a code and an int8 activation (magnitude up to 127) an int16 sum can hold: a power of two, at
+// most 16, which is what compilers unroll.
+template <Layout kLayout>
+constexpr int MaxSum() {
+  constexpr packed::Shape kShape = packed::ShapeOf(kLayout);
+  int magnitude = std::max(kShape.offset, (1 << (kShape.low_bits + kShape.high_bits)) - 1 - kShape.offset);
+  if (kShape.table || kShape.low_bits == 8) magnitude = 128;
+  int count = 16;
+  while (count * magnitude * 127 > INT16_MAX) count /= 2;
+  return count;
+}
+
+// Dot of 16 columns with lhs codes by way of int16 sums.
 template <int kMaxSum>
-void AddDot(const int8_t* a, const RowI16* columns, int count, RowI32& sums) {
-  for (int begin = 0; begin < count; begin += kMaxSum) {
+RowI32 Dot16(const int8_t* a, const RowI16* columns) {
+  RowI32 sums = {};
+  for (int begin = 0; begin < 16; begin += kMaxSum) {
     RowI16 partial = {};
     for (int c = begin; c < begin + kMaxSum; ++c) partial += columns[c] * static_cast<int16_t>(a[c]);
     sums += __builtin_convertvector(partial, RowI32);
   }
+  return sums;
 }
 
-// The exact integer dot of a group with 32 codes of an lhs row.
-template <typename Codes>
-void GroupDot(const std::byte* group, const GroupCodes& codes, const int8_t* a, RowI32& sums) {
-  if constexpr (Codes::kHasSubScales) {
-    for (int half = 0; half < 2; ++half) {
-      RowI32 part = {}, scales;
-      AddDot<Codes::kMaxSum>(a + 16 * half, codes.column + 16 * half, 16, part);
-      for (int r = 0; r < kTileRows; ++r) scales[r] = Codes::SubScale(group, half, r);
-      sums += part * scales;
-    }
-  } else {
-    AddDot<Codes::kMaxSum>(a, codes.column, packed::kGroup, sums);
-  }
-}
+// A group of 32 columns of a tile, unpacked, with the scales of its block. Its dots are exact integers.
+template <Layout kLayout>
+struct Group {
+  static constexpr packed::Shape kShape = packed::ShapeOf(kLayout);
 
-// Adds group `g` of one tile to the float sums in out, for every lhs row while its codes are unpacked.
-template <typename Codes>
-void AddGroup(const std::byte* lhs, int64_t lhs_stride, int m, const std::byte* tile, int64_t g, int64_t cols,
-              float* out, int64_t out_stride) {
-  const A8G32Row row{cols};
-  const std::byte* group = Codes::Group(tile, g);
   GroupCodes codes;
-  float scales[kTileRows], minima[kTileRows];
-  Codes::Decode(group, codes);
-  Codes::Scales(tile, g, scales);
-  if constexpr (Codes::kHasMinima) Codes::Minima(group, minima);
-  for (int i = 0; i < m; ++i, lhs += lhs_stride, out += out_stride) {
-    RowI32 sums = {};
-    GroupDot<Codes>(group, codes, reinterpret_cast<const int8_t*>(lhs) + g * packed::kGroup, sums);
-    const float a_scale = LoadAs<float>(lhs + row.scales_offset() + 4 * g);
-    for (int r = 0; r < kTileRows; ++r) out[r] += static_cast<float>(sums[r]) * (scales[r] * a_scale);
-    if constexpr (Codes::kHasMinima) {
-      const float scaled_sum = LoadAs<float>(lhs + row.scaled_sums_offset() + 4 * g);
-      for (int r = 0; r < kTileRows; ++r) out[r] += minima[r] * scaled_sum;
+  const BlockScales<kLayout>& scales;
+  RowI32 factors[2], min_factors[2];
+  RowF32 minima;
+
+  Group(const std::byte* tile, int64_t g, const BlockScales<kLayout>& block_scales) : scales(block_scales) {
+    codes.Decode<kLayout>(tile + kShape.CodesAt(g));
+    const int k = static_cast<int>(g % kShape.groups());
+    for (int half = 0; half < 2; ++half) {
+      for (int r = 0; r < kTileRows; ++r) {
+        factors[half][r] = scales.Factor(k, half, r);
+        min_factors[half][r] = scales.MinFactor(k, half, r);
+      }
     }
+    minima = LoadAs<RowF32>(scales.minimum);
+    if constexpr (!kShape.per16()) minima *= __builtin_convertvector(min_factors[0], RowF32);
   }
-}
+
+  // out += products with lhs row `i`.
+  void AddTo(const LhsRows& lhs, int i, int64_t g, float* out) const {
+    const auto* a = reinterpret_cast<const int8_t*>(lhs.codes(i, g));
+    RowI32 dot = {};
+    for (int half = 0; half < 2; ++half)
+      dot += Dot16<MaxSum<kLayout>()>(a + 16 * half, codes.column + 16 * half) * factors[half];
+    const float a_scale = LoadAs<float>(lhs.scale(i, g));
+    RowF32 sums = LoadAs<RowF32>(out);
+    sums += __builtin_convertvector(dot, RowF32) * (LoadAs<RowF32>(scales.scale) * a_scale);
+    if constexpr (kShape.minima && !kShape.per16()) sums += minima * LoadAs<float>(lhs.scaled_sum(i, g));
+    if constexpr (kShape.minima && kShape.per16()) {
+      RowI32 min_dot = {};
+      for (int half = 0; half < 2; ++half) {
+        const std::byte* pair = lhs.half_sums(i, g, half);
+        min_dot += min_factors[half] * (LoadAs<int16_t>(pair) + LoadAs<int16_t>(pair + 2));
+      }
+      sums += __builtin_convertvector(min_dot, RowF32) * (minima * a_scale);
+    }
+    std::memcpy(out, &sums, sizeof sums);
+  }
+};
 
 }  // namespace
 
 template <Layout kLayout>
-void GemmA8G32(const std::byte* lhs, int64_t lhs_stride, int m, const std::byte* tiles, int num_tiles, int64_t cols,
-               float* out, int64_t out_stride, std::byte* /*scratch*/) {
-  using Codes = CodesOf<kLayout>;
-  const int64_t tile_bytes = PackedTileBytes(kLayout, cols);
-  for (int t = 0; t < num_tiles; ++t, tiles += tile_bytes, out += kTileRows) {
-    for (int i = 0; i < m; ++i)
-      for (int r = 0; r < kTileRows; ++r) out[i * out_stride + r] = 0.0F;
-    for (int64_t g = 0; g < cols / packed::kGroup; ++g)
-      AddGroup<Codes>(lhs, lhs_stride, m, tiles, g, cols, out, out_stride);
+void GemmA8G32(const GemmCall& call) {
+  constexpr packed::Shape kShape = packed::ShapeOf(kLayout);
+  const LhsRows lhs(call, 0);
+  const int64_t tile_bytes = kShape.TileBytes(call.cols), groups = call.cols / packed::kGroup;
+  for (int t = 0; t < call.num_tiles; ++t) {
+    const std::byte* tile = call.packed + t * tile_bytes;
+    float* out = call.out + t * kTileRows;
+    for (int i = 0; i < call.m; ++i) std::fill_n(out + i * call.out_stride, kTileRows, 0.0F);
+    for (int64_t begin = 0; begin < groups; begin += kShape.groups()) {
+      const BlockScales<kLayout> scales(tile + kShape.BlockAt(begin));
+      for (int64_t g = begin; g < begin + kShape.groups(); ++g) {
+        const Group<kLayout> group(tile, g, scales);
+        for (int i = 0; i < call.m; ++i) group.AddTo(lhs, i, g, out + i * call.out_stride);
+      }
+    }
   }
 }
 
@@ -73,5 +103,13 @@ template decltype(GemmA8G32<Layout::kW4G32>) GemmA8G32<Layout::kW4G32>;
 template decltype(GemmA8G32<Layout::kW4G32M>) GemmA8G32<Layout::kW4G32M>;
 template decltype(GemmA8G32<Layout::kW8G32>) GemmA8G32<Layout::kW8G32>;
 template decltype(GemmA8G32<Layout::kW6T256>) GemmA8G32<Layout::kW6T256>;
+template decltype(GemmA8G32<Layout::kW5G32>) GemmA8G32<Layout::kW5G32>;
+template decltype(GemmA8G32<Layout::kW5G32M>) GemmA8G32<Layout::kW5G32M>;
+template decltype(GemmA8G32<Layout::kW2T256M>) GemmA8G32<Layout::kW2T256M>;
+template decltype(GemmA8G32<Layout::kW3T256>) GemmA8G32<Layout::kW3T256>;
+template decltype(GemmA8G32<Layout::kW4T256M>) GemmA8G32<Layout::kW4T256M>;
+template decltype(GemmA8G32<Layout::kW5T256M>) GemmA8G32<Layout::kW5T256M>;
+template decltype(GemmA8G32<Layout::kI4G32>) GemmA8G32<Layout::kI4G32>;
+template decltype(GemmA8G32<Layout::kI4T256>) GemmA8G32<Layout::kI4T256>;
 
 }  // namespace peng::backend::cpu::portable

@@ -27,31 +27,22 @@ void AddColumns(const std::byte* x, int64_t stride, const float* weights, int64_
 
 }  // namespace
 
-template <Layout kLayout>
-void GemmF32(const std::byte* lhs, int64_t lhs_stride, int m, const std::byte* tiles, int num_tiles, int64_t cols,
-             float* out, int64_t out_stride, std::byte* /*scratch*/) {
-  const int64_t tile_bytes = PackedTileBytes(kLayout, cols);
+void GemmF32(Layout layout, const GemmCall& call) {
+  const int64_t tile_bytes = PackedTileBytes(layout, call.cols), stride = call.lhs_stride, out_stride = call.out_stride;
   float weights[kBlockCols * kTileRows];
-  for (int t = 0; t < num_tiles; ++t, tiles += tile_bytes, out += kTileRows) {
-    for (int i = 0; i < m; ++i) std::fill_n(out + i * out_stride, kTileRows, 0.0F);
-    for (int64_t c = 0; c < cols; c += kBlockCols) {
-      const int64_t count = std::min(kBlockCols, cols - c);
-      UnpackColumns(kLayout, tiles, c, count, weights);
-      const std::byte* x = lhs + c * static_cast<int64_t>(sizeof(float));
+  for (int t = 0; t < call.num_tiles; ++t) {
+    float* out = call.out + t * kTileRows;
+    for (int i = 0; i < call.m; ++i) std::fill_n(out + i * out_stride, kTileRows, 0.0F);
+    for (int64_t c = 0; c < call.cols; c += kBlockCols) {
+      const int64_t count = std::min(kBlockCols, call.cols - c);
+      UnpackColumns(layout, call.packed + t * tile_bytes, c, count, weights);
+      const std::byte* x = call.lhs + c * static_cast<int64_t>(sizeof(float));
       int i = 0;
-      for (; i + 2 <= m; i += 2)
-        AddColumns<2>(x + i * lhs_stride, lhs_stride, weights, count, out + i * out_stride, out_stride);
-      if (i < m) AddColumns<1>(x + i * lhs_stride, lhs_stride, weights, count, out + i * out_stride, out_stride);
+      for (; i + 2 <= call.m; i += 2)
+        AddColumns<2>(x + i * stride, stride, weights, count, out + i * out_stride, out_stride);
+      if (i < call.m) AddColumns<1>(x + i * stride, stride, weights, count, out + i * out_stride, out_stride);
     }
   }
 }
-
-template decltype(GemmF32<Layout::kF32>) GemmF32<Layout::kF32>;
-template decltype(GemmF32<Layout::kF16>) GemmF32<Layout::kF16>;
-template decltype(GemmF32<Layout::kBF16>) GemmF32<Layout::kBF16>;
-template decltype(GemmF32<Layout::kW4G32>) GemmF32<Layout::kW4G32>;
-template decltype(GemmF32<Layout::kW4G32M>) GemmF32<Layout::kW4G32M>;
-template decltype(GemmF32<Layout::kW8G32>) GemmF32<Layout::kW8G32>;
-template decltype(GemmF32<Layout::kW6T256>) GemmF32<Layout::kW6T256>;
 
 }  // namespace peng::backend::cpu::portable

@@ -10,7 +10,8 @@ size_t NoScratch(int64_t /*cols*/) { return 0; }
 
 template <Layout kLayout>
 constexpr LinearKernel RowF32(const char* name) {
-  return {name, 0, kLayout, LhsType::kF32, 0, nullptr, GemmF32<kLayout>, NoScratch};
+  constexpr auto kGemm = [](const GemmCall& call) { GemmF32(kLayout, call); };
+  return {name, 0, kLayout, LhsType::kF32, 0, nullptr, kGemm, NoScratch};
 }
 
 template <Layout kLayout>
@@ -26,10 +27,26 @@ constexpr LinearKernel kKernels[] = {
     RowF32<Layout::kW4G32M>("gemm_f32_f32_w4g32m_portable"),
     RowF32<Layout::kW8G32>("gemm_f32_f32_w8g32_portable"),
     RowF32<Layout::kW6T256>("gemm_f32_f32_w6t256_portable"),
+    RowF32<Layout::kW5G32>("gemm_f32_f32_w5g32_portable"),
+    RowF32<Layout::kW5G32M>("gemm_f32_f32_w5g32m_portable"),
+    RowF32<Layout::kW2T256M>("gemm_f32_f32_w2t256m_portable"),
+    RowF32<Layout::kW3T256>("gemm_f32_f32_w3t256_portable"),
+    RowF32<Layout::kW4T256M>("gemm_f32_f32_w4t256m_portable"),
+    RowF32<Layout::kW5T256M>("gemm_f32_f32_w5t256m_portable"),
+    RowF32<Layout::kI4G32>("gemm_f32_f32_i4g32_portable"),
+    RowF32<Layout::kI4T256>("gemm_f32_f32_i4t256_portable"),
     RowA8G32<Layout::kW4G32>("gemm_f32_a8g32_w4g32_portable"),
     RowA8G32<Layout::kW4G32M>("gemm_f32_a8g32_w4g32m_portable"),
     RowA8G32<Layout::kW8G32>("gemm_f32_a8g32_w8g32_portable"),
     RowA8G32<Layout::kW6T256>("gemm_f32_a8g32_w6t256_portable"),
+    RowA8G32<Layout::kW5G32>("gemm_f32_a8g32_w5g32_portable"),
+    RowA8G32<Layout::kW5G32M>("gemm_f32_a8g32_w5g32m_portable"),
+    RowA8G32<Layout::kW2T256M>("gemm_f32_a8g32_w2t256m_portable"),
+    RowA8G32<Layout::kW3T256>("gemm_f32_a8g32_w3t256_portable"),
+    RowA8G32<Layout::kW4T256M>("gemm_f32_a8g32_w4t256m_portable"),
+    RowA8G32<Layout::kW5T256M>("gemm_f32_a8g32_w5t256m_portable"),
+    RowA8G32<Layout::kI4G32>("gemm_f32_a8g32_i4g32_portable"),
+    RowA8G32<Layout::kI4T256>("gemm_f32_a8g32_i4t256_portable"),
 };
 
 }  // namespace
