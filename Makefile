@@ -34,7 +34,7 @@ ninja = cmake --build $(1) -j $(JOBS) --target
 
 # Tests of the code that reads other people's bytes, and of the engine: the ones worth a sanitizer in every run.
 ASAN_TESTS = peng_base_test peng_tensor_test peng_formats_test peng_cache_test peng_sched_test peng_engine_test \
-  peng_text_test peng_server_test
+  peng_text_test peng_hub_test peng_server_test
 TSAN_TESTS = peng_base_test peng_backend_test peng_engine_test peng_api_test peng_server_test
 ARM64_TESTS = peng_base_test peng_tensor_test peng_kernels_test peng_backend_test
 empty :=

@@ -25,11 +25,12 @@ MAY_SEE = {
     "models": {"base", "tensor", "formats", "backend"},
     "cache": {"base"},
     "text": {"base"},
+    "hub": {"base"},
     "sched": {"base", "cache"},
     "engine": {"base", "tensor", "backend", "models", "cache", "sched"},
-    "api": BELOW_ENGINE | {"engine", "text"},
+    "api": BELOW_ENGINE | {"engine", "text", "hub"},
     "server": {"base", "text", "api"},
-    "cli": {"base", "text", "api", "server", "quantize"},
+    "cli": {"base", "text", "hub", "api", "server", "quantize"},
     "quantize": {"base", "tensor", "formats", "models", "backend"},
 }
 # Folders inside backend are seen by backend alone; kernels are reached through plain headers of backend/cpu.

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "hub/repo_name.h"
+#include "hub/settings.h"
+
+namespace peng::hub {
+
+struct CacheLookup {
+  std::optional<std::string> path;  // a folder, or a .gguf file (the first of several parts)
+  std::vector<std::string> looked;  // folders that were looked at, for a message
+};
+
+// A model in peng's cache, the Hugging Face cache or ModelScope's, in this order, whole and with what `name` asks for:
+// its safetensors, its only GGUF model, or the GGUF model of its tag. An empty `revision` is the default branch.
+// Touches no network. Throws base::Error(kUsage) if a cached model has several GGUF models and the name no tag.
+CacheLookup FindInCaches(const RepoName& name, const std::string& revision, const CachePaths& paths);
+
+}  // namespace peng::hub
