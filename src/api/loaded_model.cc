@@ -85,8 +85,7 @@ LoadedModel DeclareModel(const base::ServeOptions& options) {
     throw Error(ErrorKind::kUsage, "MODEL", "is missing", "name a model folder or a .gguf or .safetensors file");
   }
   LoadedModel loaded;
-  loaded.checkpoint = std::make_unique<formats::Checkpoint>(
-      formats::OpenCheckpoint(FindModel(options.model, base::PengHome(base::PengEnvironment()))));
+  loaded.checkpoint = std::make_unique<formats::Checkpoint>(formats::OpenCheckpoint(ResolveModel(options)));
   loaded.backend = MakeBackend(options);
   loaded.loader = std::make_unique<models::WeightLoader>(*loaded.checkpoint->weights, *loaded.backend);
   loaded.model = models::MakeModel(loaded.checkpoint->config, *loaded.loader);

@@ -3,23 +3,60 @@
 
 #include <filesystem>
 #include <system_error>
-#include <vector>
+
+#include "base/error.h"
+#include "hub/cache.h"
+#include "hub/progress.h"
+#include "hub/pull.h"
 
 namespace peng::api {
+namespace {
 
-namespace fs = std::filesystem;
+using base::Error;
+using base::ErrorKind;
 
-std::string FindModel(const std::string& model, const std::string& peng_home) {
+std::string Joined(const std::vector<std::string>& texts) {
+  std::string joined;
+  for (const std::string& text : texts) joined += (joined.empty() ? "" : ", ") + text;
+  return base::Printable(joined, 2000);
+}
+
+// Nothing if `model` is a path of something that exists, or cannot be a hub name.
+std::optional<hub::RepoName> NameOf(const std::string& model) {
   std::error_code error;
-  if (fs::exists(model, error) || model.empty() || model.find("..") != std::string::npos) return model;
-  const fs::path folder = fs::path(peng_home) / "models" / model;
-  if (fs::path(model).is_absolute() || !fs::is_directory(folder, error)) return model;
-  if (fs::exists(folder / "config.json", error)) return folder.string();
-  std::vector<fs::path> files;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
-    if (entry.path().extension() == ".gguf") files.push_back(entry.path());
+  if (std::filesystem::exists(model, error)) return std::nullopt;
+  return hub::ParseRepoName(model);
+}
+
+}  // namespace
+
+std::string FindModel(const std::string& model, const std::string& revision) {
+  const std::optional<hub::RepoName> name = NameOf(model);
+  if (!name) return model;
+  return hub::FindInCaches(*name, revision, hub::ReadCachePaths(hub::HubEnvironment())).path.value_or(model);
+}
+
+std::string ResolveModel(const base::ServeOptions& options) {
+  const std::optional<hub::RepoName> name = NameOf(options.model);
+  if (!name) return options.model;
+  const base::Settings environment = hub::HubEnvironment();
+  const hub::CachePaths paths = hub::ReadCachePaths(environment);
+  const hub::CacheLookup lookup = hub::FindInCaches(*name, options.revision, paths);
+  if (lookup.path) return *lookup.path;
+  if (!name->has_owner()) return options.model;  // a misspelt file or folder, as far as anybody can tell
+  hub::HubSettings settings = hub::ReadHubSettings(options.hub, environment);
+  if (options.offline) settings.offline_because = "--offline";
+  if (settings.offline()) {
+    throw Error(ErrorKind::kModelFile, name->text(),
+                "is no file or folder and in no cache (looked in " + Joined(lookup.looked) + "), and " +
+                    settings.offline_because + " forbids to fetch it",
+                "unset it, or bring the model with peng pull --export and --import");
   }
-  return files.size() == 1 ? files[0].string() : folder.string();
+  hub::Progress progress("pulled");
+  hub::Pull({*name, options.revision, {}, {}}, settings, paths.peng_home, nullptr, progress);
+  if (const auto pulled = hub::FindInCaches(*name, options.revision, paths); pulled.path) return *pulled.path;
+  throw Error(ErrorKind::kModelFile, name->text(), "was pulled but cannot be served: its configuration is missing",
+              "name a repository with config.json and safetensors, or with a GGUF model");
 }
 
 }  // namespace peng::api

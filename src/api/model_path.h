@@ -3,11 +3,16 @@
 
 #include <string>
 
+#include "base/options.h"
+
 namespace peng::api {
 
-// The file or folder that MODEL names: a path, or the name of a model in the cache, `peng_home`/models/NAME. A folder
-// of the cache that holds nothing but one .gguf file stands for that file. Names that are neither come back as they
-// are, so that opening them gives the error.
-std::string FindModel(const std::string& model, const std::string& peng_home);
+// The file or folder that MODEL names: a path, or the name of a model in one of the caches (hub/cache.h). A name that
+// is neither comes back as it is, so that opening it gives the error.
+std::string FindModel(const std::string& model, const std::string& revision = "");
+
+// The same, but a model "org/name" that is in no cache is pulled. Throws base::Error(kModelFile) at once if the network
+// may not be used, and what hub::Pull throws.
+std::string ResolveModel(const base::ServeOptions& options);
 
 }  // namespace peng::api

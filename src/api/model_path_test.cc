@@ -2,32 +2,68 @@
 #include "api/model_path.h"
 
 #include <gtest/gtest.h>
+#include <stdlib.h>
 
 #include <filesystem>
 #include <fstream>
+
+#include "base/error.h"
 
 namespace peng::api {
 namespace {
 
 namespace fs = std::filesystem;
 
-TEST(FindModel, PathsNamesAndNeither) {
-  const fs::path home = fs::path(testing::TempDir()) / "peng_find_model";
-  const fs::path models = home / "models";
+class ModelPath : public testing::Test {
+ protected:
+  ModelPath() : home_(fs::path(testing::TempDir()) / "peng_find_model") {
+    fs::remove_all(home_);
+    ::setenv("PENG_HOME", home_.c_str(), 1);
+    ::setenv("HF_HOME", (home_ / "hf").c_str(), 1);
+    ::setenv("MODELSCOPE_CACHE", (home_ / "ms").c_str(), 1);
+    ::unsetenv("HF_HUB_CACHE");
+  }
+  ~ModelPath() override {
+    fs::remove_all(home_);
+    for (const char* name : {"PENG_HOME", "HF_HOME", "MODELSCOPE_CACHE"}) ::unsetenv(name);
+  }
+
+  fs::path home_;
+};
+
+TEST_F(ModelPath, PathsNamesAndNeither) {
+  const fs::path models = home_ / "models";
   fs::create_directories(models / "One");
   fs::create_directories(models / "org" / "Folder");
   std::ofstream(models / "One" / "one.Q4_0.gguf") << "x";
   std::ofstream(models / "org" / "Folder" / "config.json") << "{}";
+  std::ofstream(models / "org" / "Folder" / "model.safetensors") << "x";
 
-  EXPECT_EQ(FindModel("One", home), (models / "One" / "one.Q4_0.gguf").string());
-  EXPECT_EQ(FindModel("org/Folder", home), (models / "org" / "Folder").string());
-  EXPECT_EQ(FindModel((models / "One").string(), home), (models / "One").string());
-  EXPECT_EQ(FindModel("Nothing", home), "Nothing");
-  EXPECT_EQ(FindModel("../models/One", home), "../models/One");
+  EXPECT_EQ(FindModel("One"), (models / "One" / "one.Q4_0.gguf").string());
+  EXPECT_EQ(FindModel("org/Folder"), (models / "org" / "Folder").string());
+  EXPECT_EQ(FindModel((models / "One").string()), (models / "One").string());
+  EXPECT_EQ(FindModel("Nothing"), "Nothing");
+  EXPECT_EQ(FindModel("../models/One"), "../models/One");
 
-  std::ofstream(models / "One" / "two.gguf") << "x";
-  EXPECT_EQ(FindModel("One", home), (models / "One").string());
-  fs::remove_all(home);
+  std::ofstream(models / "One" / "two.Q8_0.gguf") << "x";
+  EXPECT_EQ(FindModel("One:q8_0"), (models / "One" / "two.Q8_0.gguf").string());
+  EXPECT_THROW(FindModel("One"), base::Error);
+}
+
+TEST_F(ModelPath, OfflineIsAnErrorThatSaysWhereItLooked) {
+  base::ServeOptions options;
+  options.model = "org/none";
+  options.offline = true;
+  try {
+    ResolveModel(options);
+    FAIL();
+  } catch (const base::Error& error) {
+    EXPECT_EQ(error.kind(), base::ErrorKind::kModelFile);
+    const std::string text = error.what();
+    EXPECT_NE(text.find((home_ / "models/org/none").string()), std::string::npos) << text;
+    EXPECT_NE(text.find((home_ / "hf/hub/models--org--none").string()), std::string::npos) << text;
+    EXPECT_NE(text.find("--offline"), std::string::npos) << text;
+  }
 }
 
 }  // namespace

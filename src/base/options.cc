@@ -33,6 +33,9 @@ constexpr auto kSize = OptionSpec::Kind::kSize;
 const OptionSpec kTable[] = {
     {"model", &O::model, "MODEL", "model folder, .gguf or .safetensors file, or hub name",
      OptionSpec::Kind::kPositional},
+    {"revision", &O::revision, "NAME", "branch, tag or commit of a model that is named by its hub name"},
+    {"hub", &O::hub, "huggingface|modelscope", "where a model that is in no cache is pulled from"},
+    {"offline", &O::offline, "", "never use the network: a model that is in no cache is an error"},
     {"served-model-name", &O::served_model_name, "NAME...", "names that clients use; the first is the one reported"},
     {"host", &O::host, "ADDRESS", "address to listen on; 127.0.0.1, or with an API key every interface"},
     {"port", &O::port, "N", "port to listen on; 0 takes a free one", kPlain, 0, 65535},

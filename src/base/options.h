@@ -15,6 +15,9 @@ namespace peng::base {
 // Every setting of `peng serve`; names and defaults are vLLM's where vLLM has the setting.
 struct ServeOptions {
   std::string model;                           // folder, .gguf or .safetensors file, or hub name
+  std::string revision;                        // of a hub name; empty = the default branch
+  std::string hub = "huggingface";             // huggingface, modelscope
+  bool offline = false;                        // never use the network
   std::vector<std::string> served_model_name;  // empty = the name of `model`
   std::string host;                            // empty = 127.0.0.1, or all interfaces with an API key
   int64_t port = 8000;                         // 0 = any free one

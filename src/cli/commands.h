@@ -10,6 +10,7 @@ int Complete(int argc, char** argv);
 int Inspect(int argc, char** argv);
 int Perplexity(int argc, char** argv);
 int Bench(int argc, char** argv);
+int Pull(int argc, char** argv);
 int Version(int argc, char** argv);
 
 }  // namespace peng::cli

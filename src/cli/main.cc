@@ -23,6 +23,7 @@ constexpr Command kCommands[] = {
     {"inspect", "list what a model file holds", peng::cli::Inspect},
     {"perplexity", "measure a model on a text", peng::cli::Perplexity},
     {"bench", "measure speed: prefill, decode", peng::cli::Bench},
+    {"pull", "fetch a model from a hub, or carry one by disk", peng::cli::Pull},
     {"version", "print the version and what this machine can run", peng::cli::Version},
 };
 
