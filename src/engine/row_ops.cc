@@ -8,6 +8,8 @@
 #include <functional>
 #include <limits>
 
+#include "base/math.h"
+
 namespace peng::engine {
 namespace {
 
@@ -18,20 +20,8 @@ constexpr float kSmallestExponent = -87.0f;  // below it, e^x is taken as 0: no 
 
 // e^x for kSmallestExponent <= x <= 0 as base::PortableExp computes it, but without branches.
 inline float ExpInRange(float x) {
-  constexpr float kLog2E = 1.44269504088896341f;
-  constexpr float kLn2High = 0.693359375f;
-  constexpr float kLn2Low = -2.12194440e-4f;
-  constexpr float kRounder = 12582912.0f;
-  const float n = (x * kLog2E + kRounder) - kRounder;
-  const float r = (x - n * kLn2High) - n * kLn2Low;
-  float p = 1.9875691500e-4f;
-  p = p * r + 1.3981999507e-3f;
-  p = p * r + 8.3334519073e-3f;
-  p = p * r + 4.1665795894e-2f;
-  p = p * r + 1.6666665459e-1f;
-  p = p * r + 5.0000001201e-1f;
-  const float mantissa = (p * (r * r) + r) + 1.0f;
-  return mantissa * std::bit_cast<float>((static_cast<int32_t>(n) + 127) << 23);
+  const base::ExpParts parts = base::SplitExp(x);
+  return parts.mantissa * base::PowerOfTwo(parts.exponent);
 }
 
 // In three loops: in one, GCC makes a branch of the clamp and does not vectorize.
