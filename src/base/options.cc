@@ -99,8 +99,19 @@ std::string PlainNumber(double v) {
   return std::string(buffer, std::to_chars(buffer, buffer + sizeof(buffer), v, format).ptr);
 }
 
+// A bound as one would write it: sizes that are a power of 1024 with its suffix.
+std::string BoundText(const OptionSpec& spec, double v) {
+  std::string suffix;
+  for (const char unit : std::string_view("KMGT")) {
+    if (spec.kind != kSize || v < 1024 || std::fmod(v, 1024) != 0) break;
+    v /= 1024;
+    suffix = unit;
+  }
+  return PlainNumber(v) + suffix;
+}
+
 std::string BoundsText(const OptionSpec& spec) {
-  return "use " + PlainNumber(spec.min) + " to " + PlainNumber(spec.max);
+  return "use " + BoundText(spec, spec.min) + " to " + BoundText(spec, spec.max);
 }
 
 void CheckBounds(const OptionSpec& spec, double v, const std::string& text, std::string_view where) {

@@ -91,6 +91,9 @@ TEST(OptionTable, EveryFieldCanBeSet) {
 
 TEST(Options, BadValuesAreNamedWithWhatWouldDo) {
   EXPECT_EQ(ErrorOfFlag("port", {"70000"}), "--port: \"70000\" is out of range; use 0 to 65535");
+  EXPECT_EQ(ErrorOfFlag("kv-cache-memory-bytes", {"-1"}),
+            "--kv-cache-memory-bytes: \"-1\" is out of range; use 0 to 1048576T");
+  EXPECT_EQ(ErrorOfFlag("max-model-len", {"9T"}), "--max-model-len: \"9T\" is out of range; use -1 to 1G");
   EXPECT_EQ(ErrorOfFlag("port", {"80x"}), "--port: \"80x\" is no integer; use 0 to 65535");
   EXPECT_EQ(ErrorOfFlag("port", {""}), "--port: \"\" is no integer; use 0 to 65535");
   EXPECT_EQ(ErrorOfFlag("port", {"1", "2"}), "--port: takes one value, not a list");
