@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
+#include <future>
 #include <random>
 #include <string>
 #include <utility>
@@ -69,6 +71,14 @@ engine::MemoryPlan Plan(const LoadedModel& loaded, const base::ServeOptions& opt
   return plan;
 }
 
+// The compute threads rest while rows are sampled, so as many can sample; more than a few only wake up for nothing.
+engine::SamplingThreads ChooseSamplingThreads(const LoadedModel& loaded, const base::ServeOptions& options) {
+  constexpr int64_t kEnough = 16;
+  engine::SamplingThreads threads;
+  threads.count = static_cast<int>(std::min<int64_t>({loaded.num_threads, options.max_num_seqs, kEnough}));
+  return threads;
+}
+
 engine::EngineConfig MakeEngineConfig(const base::ServeOptions& options, const engine::MemoryPlan& plan, int block_size,
                                       int64_t vocab_size) {
   engine::EngineConfig config;
@@ -89,11 +99,10 @@ std::string TextOf(const text::Tokenizer& tokenizer, std::optional<int32_t> id) 
 }
 
 // --chat-template is a file if there is one of that name, otherwise the template itself.
-std::shared_ptr<const text::ChatTemplate> MakeTemplate(const formats::Checkpoint& checkpoint,
+std::shared_ptr<const text::ChatTemplate> MakeTemplate(const formats::Checkpoint& checkpoint, std::string where,
                                                        const base::ServeOptions& options,
                                                        const text::Tokenizer& tokenizer) {
   std::string source = checkpoint.chat_template.value_or("");
-  std::string where = checkpoint.tokenizer.source;
   if (!options.chat_template.empty()) {
     source = options.chat_template;
     where = "--chat-template";
@@ -111,6 +120,28 @@ std::shared_ptr<const text::ChatTemplate> MakeTemplate(const formats::Checkpoint
                                                     TextOf(tokenizer, tokenizer.eos_id()), where);
 }
 
+// What turns text into tokens and back.
+struct TextParts {
+  std::shared_ptr<const text::Tokenizer> tokenizer;
+  std::shared_ptr<const text::ChatTemplate> chat_template;
+};
+
+// Built beside the weights. The vocabulary of the file is used up: the tokenizer has its own.
+std::shared_future<TextParts> StartTextParts(formats::Checkpoint& checkpoint, const base::ServeOptions& options) {
+  const auto make = [&checkpoint, &options] {
+    TextParts parts;
+    const std::string source = checkpoint.tokenizer.source;
+    parts.tokenizer = std::make_shared<const text::Tokenizer>(MakeTokenizerSpec(std::move(checkpoint.tokenizer)));
+    parts.chat_template = MakeTemplate(checkpoint, source, options, *parts.tokenizer);
+    return parts;
+  };
+  return std::async(std::launch::async, make).share();
+}
+
+void ThrowIfFailed(const std::shared_future<TextParts>& parts) {
+  if (parts.wait_for(std::chrono::seconds(0)) == std::future_status::ready) parts.get();
+}
+
 }  // namespace
 
 std::unique_ptr<Llm> BuildLlm(const base::ServeOptions& options) {
@@ -118,24 +149,25 @@ std::unique_ptr<Llm> BuildLlm(const base::ServeOptions& options) {
   LoadedModel& loaded = running->loaded;
   loaded = DeclareModel(options);
   backend::Backend& backend = *loaded.backend;
-  const formats::Checkpoint& checkpoint = *loaded.checkpoint;
+  formats::Checkpoint& checkpoint = *loaded.checkpoint;
   const int64_t vocab_size = loaded.model->info().vocab_size;
   base::LogInfo("{}: {}, {} layers; {}", checkpoint.path, loaded.model->info().architecture,
                 loaded.model->info().num_layers, backend.Describe());
-
-  LlmParts parts;
-  parts.tokenizer = std::make_shared<const text::Tokenizer>(MakeTokenizerSpec(checkpoint.tokenizer));
-  parts.chat_template = MakeTemplate(checkpoint, options, *parts.tokenizer);
 
   const sched::SchedulerConfig limits = StepLimits(options);
   const int block_size = backend.DefaultBlockSize();
   const int64_t scratch = engine::ScratchBytes(*loaded.model, backend, limits.max_num_batched_tokens,
                                                sched::MaxLogitRows(limits), block_size);
   const engine::MemoryPlan plan = Plan(loaded, options, scratch);
-  LoadWeights(loaded);
+  const std::shared_future<TextParts> text = StartTextParts(checkpoint, options);
+  LoadWeights(loaded, [&text] { ThrowIfFailed(text); });
   running->kv = backend.MakeKvStore(loaded.model->Kv(backend.DefaultKvDType()), block_size, plan.num_blocks);
 
-  auto executor = std::make_unique<engine::ModelExecutor>(*loaded.model, backend, *running->kv, scratch);
+  LlmParts parts;
+  parts.tokenizer = text.get().tokenizer;
+  parts.chat_template = text.get().chat_template;
+  auto executor = std::make_unique<engine::ModelExecutor>(*loaded.model, backend, *running->kv, scratch,
+                                                          ChooseSamplingThreads(loaded, options));
   parts.engine =
       std::make_unique<engine::Engine>(MakeEngineConfig(options, plan, block_size, vocab_size), std::move(executor));
   parts.eos_token_ids = checkpoint.eos_token_ids;

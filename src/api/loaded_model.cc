@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <utility>
 
 #include "api/model_path.h"
 #include "backend/cpu/cpu_backend.h"
@@ -45,14 +46,14 @@ base::PoolSpec MakePool(int64_t cpu_threads) {
   return pool;
 }
 
-std::unique_ptr<backend::Backend> MakeBackend(const base::ServeOptions& options) {
+std::unique_ptr<backend::Backend> MakeBackend(const base::ServeOptions& options, base::PoolSpec pool) {
   backend::cpu::CpuBackendConfig config;
   config.compute = options.dtype == "float32" ? backend::ComputeType::kFloat32 : backend::ComputeType::kAuto;
   const base::Isa isa = base::SelectIsa(base::DetectCpu(), options.max_isa);
   config.isa = backend::cpu::IsaUpTo(base::IsaName(isa)).value_or(0);
   config.kv_dtype = KvDType(options.kv_cache_dtype);
   if (options.block_size > 0) config.block_size = static_cast<int>(options.block_size);
-  config.pool = MakePool(options.cpu_threads);
+  config.pool = std::move(pool);
   return backend::cpu::MakeCpuBackend(config);
 }
 
@@ -86,15 +87,20 @@ LoadedModel DeclareModel(const base::ServeOptions& options) {
   }
   LoadedModel loaded;
   loaded.checkpoint = std::make_unique<formats::Checkpoint>(formats::OpenCheckpoint(ResolveModel(options)));
-  loaded.backend = MakeBackend(options);
+  base::PoolSpec pool = MakePool(options.cpu_threads);
+  for (const auto& lanes : pool.shards) loaded.num_threads += static_cast<int>(lanes.size());
+  loaded.backend = MakeBackend(options, std::move(pool));
   loaded.loader = std::make_unique<models::WeightLoader>(*loaded.checkpoint->weights, *loaded.backend);
   loaded.model = models::MakeModel(loaded.checkpoint->config, *loaded.loader);
   return loaded;
 }
 
-void LoadWeights(LoadedModel& loaded) {
+void LoadWeights(LoadedModel& loaded, const std::function<void()>& check) {
   ProgressBar bar;
-  loaded.loader->LoadAll([&bar](int64_t done, int64_t total) { bar.Update(done, total); });
+  loaded.loader->LoadAll([&](int64_t done, int64_t total) {
+    bar.Update(done, total);
+    if (check) check();
+  });
 }
 
 }  // namespace peng::api

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <memory>
 
 #include "backend/backend.h"
@@ -16,6 +17,7 @@ namespace peng::api {
 struct LoadedModel {
   std::unique_ptr<formats::Checkpoint> checkpoint;
   std::unique_ptr<backend::Backend> backend;
+  int num_threads = 0;                           // that compute
   std::unique_ptr<models::Model> model;          // owns prepared weights, which belong to `backend`
   std::unique_ptr<models::WeightLoader> loader;  // refers to `model`'s slots
 };
@@ -24,7 +26,8 @@ struct LoadedModel {
 // Throws base::Error: kUsage for a setting, kModelFile for the model.
 LoadedModel DeclareModel(const base::ServeOptions& options);
 
-// Loads the weights, with a progress bar where standard error is a terminal.
-void LoadWeights(LoadedModel& loaded);
+// Loads the weights, with a progress bar where standard error is a terminal. Calls `check` after each tensor; what it
+// throws ends the loading.
+void LoadWeights(LoadedModel& loaded, const std::function<void()>& check = {});
 
 }  // namespace peng::api

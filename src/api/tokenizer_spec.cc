@@ -1,22 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "api/tokenizer_spec.h"
 
+#include <utility>
+
 namespace peng::api {
 
-text::TokenizerSpec MakeTokenizerSpec(const formats::TokenizerData& data) {
+text::TokenizerSpec MakeTokenizerSpec(formats::TokenizerData data) {
   text::TokenizerSpec spec;
-  spec.where = data.source;
+  spec.where = std::move(data.source);
   if (!data.tokenizer_json.empty()) {
-    spec.source = text::HfTokenizerSpec{data.tokenizer_json, data.tokenizer_config_json};
+    spec.source = text::HfTokenizerSpec{std::move(data.tokenizer_json), std::move(data.tokenizer_config_json)};
     return spec;
   }
   text::GgufVocabulary vocabulary;
-  vocabulary.model = data.model;
-  vocabulary.pre = data.pre;
-  vocabulary.tokens = data.tokens;
-  vocabulary.token_types = data.token_types;
-  vocabulary.merges = data.merges;
-  vocabulary.scores = data.scores;
+  vocabulary.model = std::move(data.model);
+  vocabulary.pre = std::move(data.pre);
+  vocabulary.tokens = std::move(data.tokens);
+  vocabulary.token_types = std::move(data.token_types);
+  vocabulary.merges = std::move(data.merges);
+  vocabulary.scores = std::move(data.scores);
   vocabulary.bos_id = data.bos_id;
   vocabulary.eos_id = data.eos_id;
   vocabulary.unk_id = data.unk_id;

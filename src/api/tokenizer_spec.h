@@ -7,6 +7,6 @@
 namespace peng::api {
 
 // The checkpoint's tokenizer in the terms of the text folder, which knows no file formats.
-text::TokenizerSpec MakeTokenizerSpec(const formats::TokenizerData& data);
+text::TokenizerSpec MakeTokenizerSpec(formats::TokenizerData data);
 
 }  // namespace peng::api

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -50,6 +52,14 @@ class Arena {
 // computes everything in float32 from the stored weights: the reference path.
 enum class ComputeType : uint8_t { kAuto, kFloat32 };
 
+// A weight to prepare together with others. `slot` outlives the call.
+struct PrepareJob {
+  tensor::Weight weight;
+  WeightUse use = WeightUse::kLinear;
+  Partition partition;
+  std::unique_ptr<PreparedWeight>* slot = nullptr;  // receives it
+};
+
 // A device that runs models: memory, weights, operations.
 class Backend {
  public:
@@ -64,6 +74,10 @@ class Backend {
   // Calls weight.release once the file's bytes are not needed. Throws base::Error for a format it cannot run.
   virtual std::unique_ptr<PreparedWeight> Prepare(tensor::Weight&& weight, WeightUse use,
                                                   const Partition& partition = {}) = 0;
+  // Prepares all of them, in any order and several at a time: peak memory is the model plus one tensor per thread.
+  // Calls done(index of the job) after each, from any thread but one call at a time; what it throws ends the call, as
+  // does what a job throws. The default prepares one after the other.
+  virtual void PrepareAll(std::span<PrepareJob> jobs, const std::function<void(size_t)>& done);
   // Bytes that Prepare will keep for such a weight, for the memory plan.
   virtual int64_t PreparedBytes(int64_t rows, int64_t cols, tensor::Format format, WeightUse use) const = 0;
 

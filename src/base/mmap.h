@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <sys/types.h>
+#include <signal.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -17,11 +17,12 @@ size_t PageSize();
 // How a range of a mapping is about to be read.
 enum class Access { kNormal, kSequential, kWillNeed, kRandom };
 
-// A whole file mapped read-only and shared; the descriptor is closed at once. Move-only.
+// A whole file mapped read-only and shared. Move-only.
 //
-// The mapping shows the file as it is, not as it was: bytes that somebody overwrites change under the reader, bytes cut
-// off read as zero up to the end of their page and raise SIGBUS behind it. Whoever copies or keeps data of the mapping
-// calls CheckUnchanged() when the reading is done. Files replaced by rename are safe.
+// The mapping shows the file as it is, not as it was: bytes that somebody overwrites change under the reader, and bytes
+// cut off, or that the disk fails to give, read as zero. (The first mapping of a process installs a SIGBUS handler that
+// puts zeros in their place; other SIGBUS do what they did before.) So whoever reads data of the mapping calls
+// CheckUnchanged() when the reading is done. Files replaced by rename are safe.
 class MappedFile {
  public:
   // Throws Error(kModelFile) that names `path` if it cannot be opened or mapped, or is no regular file. An empty file
@@ -44,17 +45,23 @@ class MappedFile {
   // again if touched.
   void Release(size_t offset, size_t length) const;
 
-  // Throws Error(kModelFile) if the file at `path` is still the mapped one and its size or modification time changed.
+  // Throws Error(kModelFile) if the mapped file's size or modification time changed, or a part of it could not be read.
   void CheckUnchanged() const;
 
  private:
+  void Map();
   void Unmap();
+
+  // A mapping as the SIGBUS handler finds it. Never freed, so that the handler may look at any time; used again.
+  struct Watch;
+  friend void ReplaceMissingPages(int, siginfo_t*, void*);
+  static Watch* NewWatch(const std::byte* data, size_t size);
 
   std::string path_;
   const std::byte* data_ = nullptr;
   size_t size_ = 0;
-  dev_t device_ = 0;
-  ino_t inode_ = 0;
+  int descriptor_ = -1;
+  Watch* watch_ = nullptr;
   timespec modified_ = {};
 };
 

@@ -2,11 +2,17 @@
 #include "base/mmap.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <thread>
+#include <vector>
 
 #include "base/error.h"
 
@@ -74,19 +80,63 @@ TEST_F(MappedFileTest, ReleasedPagesReadTheSameAgain) {
   file.Advise(Access::kRandom, ~size_t{0}, 5);
 }
 
-TEST_F(MappedFileTest, ReportsTruncationAndNotReplacement) {
-  const std::string path = Write(std::string(100, 'x'));
-  MappedFile file(path);
-  file.CheckUnchanged();
-  ASSERT_EQ(::truncate(path.c_str(), 10), 0);
+std::string ChangeOf(const MappedFile& file) {
   try {
     file.CheckUnchanged();
-    FAIL() << "truncation not noticed";
   } catch (const Error& e) {
-    EXPECT_NE(std::string(e.what()).find("changed while it was read (100 bytes, now 10)"), std::string::npos);
+    EXPECT_EQ(e.kind(), ErrorKind::kModelFile);
+    return e.what();
   }
-  std::filesystem::remove(path);
-  file.CheckUnchanged();
+  return "";
+}
+
+TEST_F(MappedFileTest, ReportsTruncation) {
+  const std::string path = Write(std::string(100, 'x'));
+  MappedFile file(path);
+  EXPECT_EQ(ChangeOf(file), "");
+  ASSERT_EQ(::truncate(path.c_str(), 10), 0);
+  EXPECT_NE(ChangeOf(file).find("changed while it was in use (100 bytes, now 10)"), std::string::npos);
+}
+
+TEST_F(MappedFileTest, ReplacementByRenameKeepsTheOldBytes) {
+  const std::string path = Write("old bytes");
+  MappedFile file(path);
+  std::ofstream(folder_ + "/new") << "new bytes";
+  std::filesystem::rename(folder_ + "/new", path);
+  EXPECT_EQ(ChangeOf(file), "");
+  EXPECT_EQ(std::memcmp(file.data(), "old bytes", 9), 0);
+}
+
+TEST_F(MappedFileTest, BytesCutOffReadAsZeroAndAreReported) {
+  const size_t page = PageSize();
+  const std::string path = Write(std::string(8 * page, 'x'));
+  MappedFile file(path);
+  MappedFile untouched(path);
+  ASSERT_EQ(::truncate(path.c_str(), static_cast<off_t>(2 * page)), 0);
+  std::atomic<int> zeros{0};
+  std::vector<std::thread> threads;  // several threads fault at once
+  for (size_t t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      for (size_t p = 2 + t % 2; p < 8; ++p) zeros += file.bytes()[p * page + 7] == std::byte{0} ? 1 : 0;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(zeros, 2 * (6 + 5));
+  EXPECT_EQ(file.bytes()[page], std::byte{'x'}) << "what is still there stays";
+  EXPECT_NE(ChangeOf(file).find("now " + std::to_string(2 * page)), std::string::npos);
+  EXPECT_EQ(untouched.bytes()[5 * page], std::byte{0});
+  EXPECT_NE(ChangeOf(untouched), "");
+}
+
+TEST_F(MappedFileTest, OtherBusErrorsEndTheProcessAsBefore) {
+  const auto died = [](int status) { return !WIFEXITED(status) || WEXITSTATUS(status) != 0; };
+  EXPECT_EXIT(
+      {
+        MappedFile file(Write("any"));
+        raise(SIGBUS);
+        _exit(0);
+      },
+      died, "");
 }
 
 TEST(PageRanges, AnyPageSize) {

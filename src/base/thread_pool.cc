@@ -58,12 +58,14 @@ bool SpinFor(std::chrono::nanoseconds limit, Done done) {
   return done();
 }
 
-// Signals are for the main thread: a worker must not run a handler.
+// Signals are for the main thread: a worker must not run a handler. Those that a thread's own instruction raises stay
+// with it: blocked, they would end the process whatever its handlers are.
 class BlockSignals {
  public:
   BlockSignals() {
     sigset_t all;
     sigfillset(&all);
+    for (const int own : {SIGBUS, SIGSEGV, SIGFPE, SIGILL, SIGTRAP}) sigdelset(&all, own);
     ::pthread_sigmask(SIG_SETMASK, &all, &old_);
   }
   ~BlockSignals() { ::pthread_sigmask(SIG_SETMASK, &old_, nullptr); }

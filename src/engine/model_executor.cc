@@ -9,7 +9,6 @@
 #include "engine/row_ops.h"
 
 namespace peng::engine {
-
 int64_t ScratchBytes(const models::Model& model, backend::Backend& backend, int max_rows, int max_logit_rows,
                      int block_size) {
   backend::DryRunOps ops;
@@ -22,13 +21,14 @@ int64_t ScratchBytes(const models::Model& model, backend::Backend& backend, int 
 }
 
 ModelExecutor::ModelExecutor(const models::Model& model, backend::Backend& backend, backend::KvStore& kv,
-                             int64_t scratch_bytes, int sampling_threads)
+                             int64_t scratch_bytes, const SamplingThreads& sampling_threads)
     : model_(model),
       backend_(backend),
       kv_(kv),
       scratch_(backend.MakeArena(scratch_bytes)),
-      sampling_pool_(base::UnboundPool(sampling_threads)),
-      sampling_(static_cast<size_t>(sampling_threads)),
+      min_pool_logits_(sampling_threads.min_logits),
+      sampling_pool_(base::UnboundPool(sampling_threads.count)),
+      sampling_(static_cast<size_t>(sampling_threads.count)),
       thread_([this] { Run(); }) {
   PENG_CHECK(scratch_bytes > 0);
 }
@@ -105,7 +105,7 @@ std::vector<sched::SampledRow> ModelExecutor::SampleRows(const BuiltBatch& built
       sampled[i] = SampleRow(built.uses[i], logits.Rows(row, row + 1), thread);
     }
   };
-  if (num_uses > 1 && sampling_.size() > 1) {
+  if (num_uses > 1 && sampling_.size() > 1 && logits.rows * logits.cols >= min_pool_logits_) {
     sampling_pool_.Run([&](const base::WorkerId& id) { work(sampling_[static_cast<size_t>(id.index)]); });
   } else {
     work(sampling_[0]);

@@ -27,14 +27,20 @@ namespace peng::engine {
 int64_t ScratchBytes(const models::Model& model, backend::Backend& backend, int max_rows, int max_logit_rows,
                      int block_size);
 
+// Threads that sample the rows of a step, the executor's own among them.
+struct SamplingThreads {
+  int count = 1;
+  // Steps of fewer logits than this are sampled by one: the others would take longer to wake up.
+  int64_t min_logits = 256 << 10;
+};
+
 // Runs a model's steps on one thread of its own, which is the only one that uses the backend meanwhile. A step that
 // throws is reported by its Collect; the steps behind it run.
 class ModelExecutor : public Executor {
  public:
-  // All outlive the executor. `scratch_bytes` as ScratchBytes gives it; `sampling_threads` sample the rows of a step,
-  // among them the executor's own.
+  // All outlive the executor. `scratch_bytes` as ScratchBytes gives it. Samples do not depend on `sampling_threads`.
   ModelExecutor(const models::Model& model, backend::Backend& backend, backend::KvStore& kv, int64_t scratch_bytes,
-                int sampling_threads = 1);
+                const SamplingThreads& sampling_threads = {});
   // Waits for the step that computes; drops what is queued.
   ~ModelExecutor() override;
 
@@ -71,6 +77,7 @@ class ModelExecutor : public Executor {
   // Of the executor's thread alone.
   std::unique_ptr<backend::Arena> scratch_;
   RequestStates states_;
+  int64_t min_pool_logits_;
   base::ThreadPool sampling_pool_;
   std::vector<SamplingThread> sampling_;  // one per worker of the pool
 

@@ -107,7 +107,7 @@ class ModelExecutorTest : public ::testing::Test {
     kv_ = backend_->MakeKvStore(specs, kBlock, kNumBlocks);
   }
 
-  void StartEngine(int depth = 2, int num_blocks = kNumBlocks) {
+  void StartEngine(int depth = 2, int num_blocks = kNumBlocks, int sampling_threads = 2) {
     EngineConfig config;
     config.scheduler.block_size = kBlock;
     config.scheduler.max_num_seqs = 8;
@@ -118,8 +118,8 @@ class ModelExecutorTest : public ::testing::Test {
     config.max_steps_in_flight = depth;
     const int64_t scratch = ScratchBytes(*model_, *backend_, 24, 8 + 5, kBlock);
     EXPECT_GE(scratch, int64_t{13} * kVocab * 4);
-    engine_ = std::make_unique<Engine>(
-        config, std::make_unique<ModelExecutor>(*model_, *backend_, *kv_, scratch, /*sampling_threads=*/depth));
+    engine_ = std::make_unique<Engine>(config, std::make_unique<ModelExecutor>(*model_, *backend_, *kv_, scratch,
+                                                                               SamplingThreads{sampling_threads, 0}));
   }
   static RequestSpec Spec(RequestId id, int prompt, int max_tokens) {
     RequestSpec spec;
@@ -191,6 +191,35 @@ TEST_F(ModelExecutorTest, SampledStreamsDoNotDependOnNeighboursOrPreemption) {
   for (const RequestSpec& spec : specs) {
     EXPECT_EQ(solo[spec.id].size(), 30u);
     EXPECT_EQ(together.at(spec.id).ids, solo[spec.id]) << spec.id;
+  }
+}
+
+TEST_F(ModelExecutorTest, SampledStreamsDoNotDependOnTheNumberOfThreads) {
+  std::vector<RequestSpec> specs;
+  for (RequestId id = 1; id <= 8; ++id) {
+    RequestSpec spec = Spec(id, 3, 20);
+    spec.sampling.temperature = 1.5;
+    spec.sampling.logit_bias = {{kNanToken, -100.0f}, {kThrowToken, -100.0f}};
+    spec.sampling.seed = id;
+    spec.sampling.top_p = id % 2 == 0 ? 0.7 : 1.0;
+    spec.sampling.num_logprobs = 3;
+    specs.push_back(spec);
+  }
+  std::map<RequestId, sched::RequestEvent> one;
+  for (const int threads : {1, 4}) {
+    StartEngine(2, kNumBlocks, threads);
+    const auto result = Run(specs);
+    engine_.reset();
+    if (threads == 1) one = result;
+    for (const RequestSpec& spec : specs) {
+      const sched::RequestEvent &a = one.at(spec.id), &b = result.at(spec.id);
+      EXPECT_EQ(a.ids, b.ids);
+      ASSERT_EQ(a.logprobs.size(), b.logprobs.size());
+      for (size_t i = 0; i < a.logprobs.size(); ++i) {
+        EXPECT_EQ(a.logprobs[i].sampled.logprob, b.logprobs[i].sampled.logprob);
+        EXPECT_EQ(a.logprobs[i].top[2].id, b.logprobs[i].top[2].id);
+      }
+    }
   }
 }
 

@@ -98,12 +98,12 @@ tensor::Weight MappedWeights::Load(std::string_view name, std::optional<Slice> s
   const auto begin = static_cast<size_t>(plane.data - tensor.file->data());
   const auto length =
       weight.rows == 0 ? 0 : static_cast<size_t>((weight.rows - 1) * plane.stride_bytes + plane.row_bytes);
-  // Released means read: what was read must be the file that was opened.
+  weight.check = [file = tensor.file] { file->CheckUnchanged(); };
   weight.release = [file = tensor.file, begin, length] {
     file->CheckUnchanged();
     file->Release(begin, length);
   };
-  tensor.file->Advise(base::Access::kWillNeed, begin, length);
+  weight.prefetch = [file = tensor.file, begin, length] { file->Advise(base::Access::kWillNeed, begin, length); };
   return weight;
 }
 

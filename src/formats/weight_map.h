@@ -39,8 +39,8 @@ class WeightMap {
   virtual std::vector<std::string> Names() const = 0;
   // nullopt if there is no such tensor.
   virtual std::optional<WeightInfo> Find(std::string_view name) const = 0;
-  // The weight, or only the part `slice` of it: bytes outside the slice are not read. Throws base::Error (kModelFile)
-  // if the tensor is missing or if a column slice does not fall on the format's group bounds.
+  // The weight, or only the part `slice` of it: nothing is read yet, and bytes outside the slice never are. Throws
+  // base::Error (kModelFile) if the tensor is missing or if a column slice does not fall on the format's group bounds.
   virtual tensor::Weight Load(std::string_view name, std::optional<Slice> slice = {}) const = 0;
   // Bytes of all tensors, for the progress bar and the memory plan.
   virtual int64_t TotalBytes() const = 0;

@@ -72,12 +72,16 @@ void WeightLoader::Want(Slot& slot, int layer, WeightName name, int64_t rows, in
 }
 
 void WeightLoader::LoadAll(const Progress& progress) {
-  int64_t done = 0;
-  for (Wanted& wanted : wanted_) {
-    *wanted.slot = backend_.Prepare(weights_.Load(wanted.name, wanted.slice), wanted.use, wanted.partition);
-    done += wanted.file_bytes;
-    if (progress) progress(done, file_bytes_);
+  std::vector<backend::PrepareJob> jobs;
+  jobs.reserve(wanted_.size());
+  for (const Wanted& wanted : wanted_) {
+    jobs.push_back({weights_.Load(wanted.name, wanted.slice), wanted.use, wanted.partition, wanted.slot});
   }
+  int64_t done = 0;
+  backend_.PrepareAll(jobs, [&](size_t i) {
+    done += wanted_[i].file_bytes;
+    if (progress) progress(done, file_bytes_);
+  });
   wanted_.clear();
 }
 

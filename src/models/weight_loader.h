@@ -58,7 +58,8 @@ class WeightLoader {
   // Bytes of the file that will be read.
   int64_t file_bytes() const { return file_bytes_; }
 
-  // Loads everything into the declared slots, which must still be where they were.
+  // Loads everything into the declared slots, which must still be where they were. `progress` is called from several
+  // threads, one at a time; what it throws ends the loading.
   void LoadAll(const Progress& progress = {});
 
  private:

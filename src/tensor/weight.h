@@ -31,7 +31,13 @@ struct Weight {
   Format format = Format::kF32;
   std::vector<Plane> planes;
   std::shared_ptr<const void> owner;
-  // Tells the owner that the bytes are not needed any more (mapped pages can be dropped). May be empty.
+  // Asks the owner to have the bytes read soon. May be empty.
+  std::function<void()> prefetch;
+  // Throws base::Error if the bytes read so far may not be what was opened, for instance since somebody overwrote the
+  // file. May be empty.
+  std::function<void()> check;
+  // Tells the owner that the bytes are not needed any more (mapped pages can be dropped), and checks them. May be
+  // empty.
   std::function<void()> release;
 
   const std::byte* Row(int64_t row) const { return planes[0].data + row * planes[0].stride_bytes; }

@@ -9,6 +9,7 @@
 #include "backend/cpu/cpu_ops.h"
 #include "backend/cpu/kv_store.h"
 #include "backend/cpu/memory.h"
+#include "backend/cpu/pack_queue.h"
 #include "backend/cpu/weights.h"
 #include "base/check.h"
 #include "base/error.h"
@@ -33,6 +34,7 @@ class CpuBackend : public Backend {
   tensor::DType activation_dtype() const override { return tensor::DType::kF32; }
 
   std::unique_ptr<PreparedWeight> Prepare(tensor::Weight&& weight, WeightUse use, const Partition& partition) override;
+  void PrepareAll(std::span<PrepareJob> jobs, const std::function<void(size_t)>& done) override;
   int64_t PreparedBytes(int64_t rows, int64_t cols, tensor::Format format, WeightUse use) const override;
 
   int64_t KvBlockBytes(std::span<const KvSpec> specs, int block_size) const override;
@@ -48,6 +50,8 @@ class CpuBackend : public Backend {
   void Sync() override {}
 
  private:
+  void TakeMemory(std::span<CpuMatrix* const> matrices);
+
   CpuBackendConfig config_;
   uint32_t isa_;
   base::ThreadPool pool_;
@@ -64,16 +68,42 @@ std::string CpuBackend::Describe() const {
 
 std::unique_ptr<PreparedWeight> CpuBackend::Prepare(tensor::Weight&& weight, WeightUse use,
                                                     const Partition& partition) {
-  if (use == WeightUse::kEmbedding) return std::make_unique<MappedTable>(std::move(weight));
   std::unique_ptr<PreparedWeight> prepared;
-  if (use == WeightUse::kVector) {
-    prepared = std::make_unique<CpuVector>(weight);
-  } else {
-    // Rows of a packed matrix can be decoded, so tied embeddings need no second copy.
-    prepared = std::make_unique<CpuMatrix>(weight, partition, config_.compute, isa_, pool_, memory_);
-  }
-  if (weight.release) weight.release();
+  PrepareJob job{std::move(weight), use, partition, &prepared};
+  PrepareAll({&job, 1}, {});
   return prepared;
+}
+
+// Rows of a packed matrix can be decoded, so tied embeddings need no second copy.
+void CpuBackend::PrepareAll(std::span<PrepareJob> jobs, const std::function<void(size_t)>& done) {
+  PackQueue queue(pool_);
+  std::vector<CpuMatrix*> matrices;
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    PrepareJob& job = jobs[i];
+    if (job.use == WeightUse::kEmbedding) {
+      *job.slot = std::make_unique<MappedTable>(std::move(job.weight));
+      if (done) done(i);
+    } else if (job.use == WeightUse::kVector) {
+      queue.Add(i, job.weight, [&job] { *job.slot = std::make_unique<CpuVector>(job.weight); });
+    } else {
+      auto matrix = std::make_unique<CpuMatrix>(job.weight, job.partition, config_.compute, isa_, pool_.num_shards());
+      queue.Add(i, job.weight, *matrix);
+      matrices.push_back(matrix.get());
+      *job.slot = std::move(matrix);
+    }
+  }
+  TakeMemory(matrices);
+  queue.Run(done);
+}
+
+// One piece per shard for all that is loaded together.
+void CpuBackend::TakeMemory(std::span<CpuMatrix* const> matrices) {
+  for (int shard = 0; shard < pool_.num_shards() && matrices.size() > 1; ++shard) {
+    int64_t bytes = 0;
+    for (const CpuMatrix* matrix : matrices) bytes += matrix->ShardBytes(shard);
+    memory_.Reserve(shard, bytes);
+  }
+  for (CpuMatrix* matrix : matrices) matrix->TakeMemory(memory_);
 }
 
 int64_t CpuBackend::PreparedBytes(int64_t rows, int64_t cols, tensor::Format format, WeightUse use) const {

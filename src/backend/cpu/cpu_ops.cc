@@ -66,6 +66,7 @@ void CpuOps::Embed(const PreparedWeight& table, std::span<const int32_t> ids, Te
     PENG_CHECK(ids[i] >= 0 && ids[i] < table.rows());
     rows.DecodeRow(ids[i], Row(out, i));
   });
+  rows.CheckRead();
 }
 
 void CpuOps::RmsNorm(Tensor x, const PreparedWeight& weight, double eps, Tensor out) {

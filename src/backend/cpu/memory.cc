@@ -16,6 +16,7 @@ namespace {
 constexpr int64_t kHugePageBytes = int64_t{2} << 20;
 constexpr int64_t kSlabBytes = int64_t{32} << 20;
 constexpr int64_t kAlignment = 64;
+static_assert(kAlignment == WeightMemory::kPieceBytes);
 
 int64_t RoundUp(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
 
@@ -48,6 +49,12 @@ Region& Region::operator=(Region&& other) noexcept {
   std::swap(data_, other.data_);
   std::swap(bytes_, other.bytes_);
   return *this;
+}
+
+void WeightMemory::Reserve(int shard, int64_t bytes) {
+  if (bytes == 0) return;
+  shards_[shard].region = std::make_shared<Region>(bytes);
+  shards_[shard].used = 0;
 }
 
 SharedBytes WeightMemory::Allocate(int shard, int64_t bytes) {

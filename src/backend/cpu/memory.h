@@ -42,6 +42,10 @@ class WeightMemory {
  public:
   explicit WeightMemory(int num_shards) : shards_(num_shards) {}
   SharedBytes Allocate(int shard, int64_t bytes);
+  // The next pieces of the shard, `bytes` in all with each rounded up to kPieceBytes, come from one region: that leaves
+  // no unused rest of a huge page between them.
+  void Reserve(int shard, int64_t bytes);
+  static constexpr int64_t kPieceBytes = 64;
 
  private:
   struct Shard {

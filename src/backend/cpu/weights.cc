@@ -47,8 +47,8 @@ MappedTable::MappedTable(tensor::Weight&& w)
     : CpuTable(w.rows, w.cols), weight_(std::move(w)), layout_(fmt::format("{} file", Info(weight_.format).name)) {}
 
 CpuMatrix::CpuMatrix(const tensor::Weight& w, const Partition& partition, ComputeType compute, uint32_t isa,
-                     base::ThreadPool& pool, WeightMemory& memory)
-    : CpuTable(w.rows, w.cols), layout_(LayoutOf(w.format)), shards_(pool.num_shards()) {
+                     int num_shards)
+    : CpuTable(w.rows, w.cols), layout_(LayoutOf(w.format)), shards_(num_shards) {
   const LayoutInfo& info = Info(layout_);
   if (w.cols % info.block_cols != 0) {
     throw base::Error(base::ErrorKind::kModelFile, w.name,
@@ -60,28 +60,36 @@ CpuMatrix::CpuMatrix(const tensor::Weight& w, const Partition& partition, Comput
   PENG_CHECK(prompt_kernel_ != nullptr);
   description_ = fmt::format("{} {}", info.name, prompt_kernel_->name);
 
-  const Partition even = partition.rows.empty() ? EvenPartition(w.rows, pool.num_shards()) : Partition{};
+  const Partition even = partition.rows.empty() ? EvenPartition(w.rows, num_shards) : Partition{};
   for (const Partition::Range& range : partition.rows.empty() ? even.rows : partition.rows) {
     PENG_CHECK(range.begin >= 0 && range.begin < range.end && range.end <= w.rows);
-    PENG_CHECK(range.shard >= 0 && range.shard < pool.num_shards());
-    PackedRows rows{range.begin, range.end, {}};
-    rows.memory = memory.Allocate(range.shard, rows.num_tiles() * tile_bytes_);
-    shards_[range.shard].push_back(std::move(rows));
+    PENG_CHECK(range.shard >= 0 && range.shard < num_shards);
+    shards_[range.shard].push_back({range.begin, range.end, {}});
   }
-  Pack(w, pool);
 }
 
-void CpuMatrix::Pack(const tensor::Weight& w, base::ThreadPool& pool) {
-  pool.Run([&](const base::WorkerId& id) {
-    for (const PackedRows& rows : shards_[id.shard]) {
-      const tensor::Weight part = RowsOf(w, rows.row_begin, rows.row_end);
-      const base::IndexRange tiles = base::LaneRange(static_cast<size_t>(rows.num_tiles()), 1, id);
-      for (size_t t = tiles.begin; t < tiles.end; ++t) {
-        const auto row = static_cast<int64_t>(t) * kTileRows;
-        PackTile(layout_, part, row, rows.memory.data + static_cast<int64_t>(t) * tile_bytes_);
-      }
+int64_t CpuMatrix::ShardBytes(int shard) const {
+  int64_t bytes = 0;
+  for (const PackedRows& rows : shards_[shard]) {
+    bytes += RoundUp(rows.num_tiles() * tile_bytes_, WeightMemory::kPieceBytes);
+  }
+  return bytes;
+}
+
+void CpuMatrix::TakeMemory(WeightMemory& memory) {
+  for (size_t shard = 0; shard < shards_.size(); ++shard) {
+    for (PackedRows& rows : shards_[shard]) {
+      rows.memory = memory.Allocate(static_cast<int>(shard), rows.num_tiles() * tile_bytes_);
     }
-  });
+  }
+}
+
+void CpuMatrix::PackTiles(const tensor::Weight& w, int shard, int range, int begin, int end) {
+  const PackedRows& rows = shards_[shard][range];
+  const tensor::Weight part = RowsOf(w, rows.row_begin, rows.row_end);
+  for (int t = begin; t < end; ++t) {
+    PackTile(layout_, part, int64_t{t} * kTileRows, rows.memory.data + t * tile_bytes_);
+  }
 }
 
 int64_t CpuMatrix::bytes() const {

@@ -30,6 +30,8 @@ class CpuVector : public PreparedWeight {
 class CpuTable : public PreparedWeight {
  public:
   virtual void DecodeRow(int64_t row, float* out) const = 0;
+  // After rows were decoded: throws base::Error if they may be wrong, since their file is no longer what was loaded.
+  virtual void CheckRead() const {}
 
  protected:
   using PreparedWeight::PreparedWeight;
@@ -42,6 +44,9 @@ class MappedTable : public CpuTable {
   int64_t bytes() const override { return 0; }
   std::string_view layout() const override { return layout_; }
   void DecodeRow(int64_t row, float* out) const override { tensor::DecodeRow(weight_, row, out); }
+  void CheckRead() const override {
+    if (weight_.check) weight_.check();
+  }
 
  private:
   tensor::Weight weight_;
@@ -60,9 +65,14 @@ struct PackedRows {
 // A packed matrix with the kernels of both phases, which share the one copy.
 class CpuMatrix : public CpuTable {
  public:
-  // Packs `w` over the pool; `partition` may be empty. Throws base::Error (kModelFile) if no kernel takes its shape.
-  CpuMatrix(const tensor::Weight& w, const Partition& partition, ComputeType compute, uint32_t isa,
-            base::ThreadPool& pool, WeightMemory& memory);
+  // `w` split over `num_shards`; `partition` may be empty. It has no memory and nothing is packed yet. Throws
+  // base::Error (kModelFile) if no kernel takes its shape.
+  CpuMatrix(const tensor::Weight& w, const Partition& partition, ComputeType compute, uint32_t isa, int num_shards);
+  // Memory that the shard's rows need, in pieces of WeightMemory.
+  int64_t ShardBytes(int shard) const;
+  void TakeMemory(WeightMemory& memory);
+  // Packs tiles [begin, end) of range `range` of the shard's rows; `w` is what the constructor was given.
+  void PackTiles(const tensor::Weight& w, int shard, int range, int begin, int end);
   int64_t bytes() const override;
   std::string_view layout() const override { return description_; }
   void DecodeRow(int64_t row, float* out) const override;
@@ -76,8 +86,6 @@ class CpuMatrix : public CpuTable {
   bool SameSplit(const CpuMatrix& other) const;
 
  private:
-  void Pack(const tensor::Weight& w, base::ThreadPool& pool);
-
   Layout layout_;
   int64_t tile_bytes_;
   const LinearKernel* prompt_kernel_;
