@@ -53,13 +53,24 @@ sched::SchedulerConfig StepLimits(const base::ServeOptions& options) {
   return limits;
 }
 
-engine::MemoryPlan Plan(const LoadedModel& loaded, const base::ServeOptions& options, int64_t scratch) {
+engine::MemoryPlan Plan(const LoadedModel& loaded, const base::ServeOptions& options) {
+  // Vocabularies of 150k tokens, code, threads and connections stay below this.
+  constexpr int64_t kOtherBytes = int64_t{80} << 20;
   backend::Backend& backend = *loaded.backend;
   const std::vector<backend::KvSpec> specs = loaded.model->Kv(backend.DefaultKvDType());
   engine::MemoryDemand demand;
   demand.free = static_cast<int64_t>(static_cast<double>(backend.FreeMemoryBytes()) * options.gpu_memory_utilization);
   demand.weights = loaded.loader->planned_bytes();
-  demand.scratch = scratch;
+  demand.mapped = loaded.loader->mapped_bytes();
+  demand.other = kOtherBytes;
+  demand.scratch = [&](int max_num_batched_tokens, int max_num_seqs) {
+    sched::SchedulerConfig limits = StepLimits(options);
+    limits.max_num_batched_tokens = max_num_batched_tokens;
+    limits.max_num_seqs = max_num_seqs;
+    return engine::ScratchBytes(*loaded.model, backend, max_num_batched_tokens, sched::MaxLogitRows(limits),
+                                demand.block_size);
+  };
+  demand.max_num_batched_tokens = static_cast<int>(options.max_num_batched_tokens);
   demand.block_size = backend.DefaultBlockSize();
   demand.kv_block = backend.KvBlockBytes(specs, demand.block_size);
   demand.max_num_seqs = static_cast<int>(options.max_num_seqs);
@@ -154,11 +165,8 @@ std::unique_ptr<Llm> BuildLlm(const base::ServeOptions& options) {
   base::LogInfo("{}: {}, {} layers; {}", checkpoint.path, loaded.model->info().architecture,
                 loaded.model->info().num_layers, backend.Describe());
 
-  const sched::SchedulerConfig limits = StepLimits(options);
   const int block_size = backend.DefaultBlockSize();
-  const int64_t scratch = engine::ScratchBytes(*loaded.model, backend, limits.max_num_batched_tokens,
-                                               sched::MaxLogitRows(limits), block_size);
-  const engine::MemoryPlan plan = Plan(loaded, options, scratch);
+  const engine::MemoryPlan plan = Plan(loaded, options);
   const std::shared_future<TextParts> text = StartTextParts(checkpoint, options);
   LoadWeights(loaded, [&text] { ThrowIfFailed(text); });
   running->kv = backend.MakeKvStore(loaded.model->Kv(backend.DefaultKvDType()), block_size, plan.num_blocks);
@@ -166,7 +174,7 @@ std::unique_ptr<Llm> BuildLlm(const base::ServeOptions& options) {
   LlmParts parts;
   parts.tokenizer = text.get().tokenizer;
   parts.chat_template = text.get().chat_template;
-  auto executor = std::make_unique<engine::ModelExecutor>(*loaded.model, backend, *running->kv, scratch,
+  auto executor = std::make_unique<engine::ModelExecutor>(*loaded.model, backend, *running->kv, plan.scratch_bytes,
                                                           ChooseSamplingThreads(loaded, options));
   parts.engine =
       std::make_unique<engine::Engine>(MakeEngineConfig(options, plan, block_size, vocab_size), std::move(executor));

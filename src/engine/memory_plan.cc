@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
+#include <variant>
 
 #include "base/check.h"
 #include "base/error.h"
@@ -13,54 +15,33 @@ namespace {
 
 // A context shorter than this is not worth starting with.
 constexpr int64_t kShortestUsefulContext = 512;
+constexpr int64_t kMiB = int64_t{1} << 20;
 
-[[noreturn]] void ThrowDoesNotFit(std::string_view what, int64_t have, int64_t need, const std::string& action) {
-  throw base::Error(base::ErrorKind::kRuntime, "memory",
-                    fmt::format("{} not fit: have {}, need {}, missing {}", what, FormatBytes(have), FormatBytes(need),
-                                FormatBytes(need - have)),
-                    action);
-}
+// What keeps a demand from being met.
+struct Shortage {
+  std::string what;  // "... not fit"
+  int64_t have = 0;
+  int64_t need = 0;
+};
 
 int64_t BlocksForContext(const MemoryDemand& d) { return (d.max_model_len + d.block_size - 1) / d.block_size; }
-
-void CheckThatWeightsFit(const MemoryDemand& d) {
-  const int64_t need = d.weights + d.scratch + 2 * d.kv_block;
-  if (need <= d.free) return;
-  // Scratch grows with the rows of a step; weights do not shrink.
-  const bool scratch_is_the_trouble = d.weights + d.scratch / 4 + 2 * d.kv_block <= d.free;
-  ThrowDoesNotFit(fmt::format("weights ({}) and scratch ({}) do", FormatBytes(d.weights), FormatBytes(d.scratch)),
-                  d.free, need,
-                  scratch_is_the_trouble ? "lower --max-num-batched-tokens to a quarter"
-                                         : "free memory, or use a smaller or more strongly quantized model");
-}
-
-int64_t KvBudget(const MemoryDemand& d, int64_t left) {
-  if (!d.kv_cache) return left / 2;
-  if (*d.kv_cache > left) {
-    ThrowDoesNotFit("the KV cache asked for does", left, *d.kv_cache,
-                    fmt::format("use --kv-cache-memory-bytes {}", left));
-  }
-  return *d.kv_cache;
-}
-
-[[noreturn]] void ThrowContextDoesNotFit(const MemoryDemand& d, int64_t left, int64_t budget, int64_t fitting_len) {
-  const int64_t need = (1 + BlocksForContext(d)) * d.kv_block;
-  std::string action;
-  if (fitting_len > 0) action = fmt::format("use --max-model-len {}", fitting_len);
-  if (need <= left) action += fmt::format("{} --kv-cache-memory-bytes {}", action.empty() ? "use" : " or", need);
-  if (action.empty()) action = "free memory, or use a smaller model";
-  ThrowDoesNotFit(fmt::format("the KV cache of one context of {} tokens does", d.max_model_len), budget, need, action);
-}
 
 std::vector<std::string> Describe(const MemoryDemand& d, const MemoryPlan& plan) {
   std::vector<std::string> lines = {
       fmt::format("memory free   {:>10}", FormatBytes(d.free)),
       fmt::format("  weights     {:>10}", FormatBytes(d.weights)),
-      fmt::format("  scratch     {:>10}", FormatBytes(d.scratch)),
-      fmt::format("  KV cache    {:>10}  {} tokens in {} blocks of {}, {:.1f} contexts of {}",
+      fmt::format("  scratch     {:>10}  steps of {} tokens, {} sequences", FormatBytes(plan.scratch_bytes),
+                  d.max_num_batched_tokens, d.max_num_seqs),
+      fmt::format("  other       {:>10}  at most: vocabulary, code, connections", FormatBytes(d.other)),
+      fmt::format("  KV cache    {:>10}  {} tokens in {} blocks of {}, {:.1f} contexts of {}; taken as it fills",
                   FormatBytes(plan.kv_bytes), plan.kv_tokens, plan.num_blocks - 1, d.block_size,
                   static_cast<double>(plan.kv_tokens) / static_cast<double>(plan.max_model_len), plan.max_model_len),
-      fmt::format("  stays free  {:>10}", FormatBytes(d.free - d.weights - d.scratch - plan.kv_bytes))};
+      fmt::format("  stays free  {:>10}",
+                  FormatBytes(d.free - d.weights - plan.scratch_bytes - d.other - plan.kv_bytes))};
+  if (d.mapped > 0) {
+    lines.insert(lines.begin() + 2, fmt::format("  mapped      {:>10}  weights that stay in their file, not counted",
+                                                FormatBytes(d.mapped)));
+  }
   if (plan.max_model_len < d.max_model_len) {
     lines.push_back(fmt::format("the context is cut from {} to {} tokens to fit; more with --kv-cache-memory-bytes",
                                 d.max_model_len, plan.max_model_len));
@@ -68,23 +49,27 @@ std::vector<std::string> Describe(const MemoryDemand& d, const MemoryPlan& plan)
   return lines;
 }
 
-}  // namespace
-
-MemoryPlan PlanMemory(const MemoryDemand& d) {
-  PENG_CHECK(d.kv_block > 0 && d.block_size > 0 && d.max_num_seqs > 0 && d.max_model_len > 0);
-  CheckThatWeightsFit(d);
-  const int64_t left = d.free - d.weights - d.scratch;
-  const int64_t budget = KvBudget(d, left);
+std::variant<MemoryPlan, Shortage> Divide(const MemoryDemand& d) {
+  MemoryPlan plan;
+  plan.scratch_bytes = d.scratch(d.max_num_batched_tokens, d.max_num_seqs);
+  plan.max_model_len = d.max_model_len;
+  const int64_t fixed = d.weights + plan.scratch_bytes + d.other;
+  if (fixed + 2 * d.kv_block > d.free) {
+    return Shortage{fmt::format("weights ({}), scratch ({}) and the rest ({}) do", FormatBytes(d.weights),
+                                FormatBytes(plan.scratch_bytes), FormatBytes(d.other)),
+                    d.free, fixed + 2 * d.kv_block};
+  }
+  const int64_t left = d.free - fixed;
+  if (d.kv_cache.value_or(0) > left) return Shortage{"the KV cache asked for does", left, *d.kv_cache};
+  const int64_t budget = d.kv_cache.value_or(left / 2);
   // More than INT32_MAX blocks have no id.
   const int64_t useful = 1 + std::min<int64_t>(BlocksForContext(d) * d.max_num_seqs, INT32_MAX - 1);
   const int64_t blocks = std::min(budget / d.kv_block, useful);
-
-  MemoryPlan plan;
-  plan.max_model_len = d.max_model_len;
   if (blocks < 1 + BlocksForContext(d)) {
     const int64_t fitting_len = std::max<int64_t>(blocks - 1, 0) * d.block_size;
     if (d.max_model_len_is_fixed || fitting_len < std::min(kShortestUsefulContext, d.max_model_len)) {
-      ThrowContextDoesNotFit(d, left, budget, fitting_len);
+      return Shortage{fmt::format("the KV cache of one context of {} tokens does", d.max_model_len), budget,
+                      (1 + BlocksForContext(d)) * d.kv_block};
     }
     plan.max_model_len = fitting_len;
   }
@@ -93,6 +78,77 @@ MemoryPlan PlanMemory(const MemoryDemand& d) {
   plan.kv_tokens = (blocks - 1) * d.block_size;
   plan.lines = Describe(d, plan);
   return plan;
+}
+
+// A demand that asks for less, and the settings that do so.
+struct Proposal {
+  MemoryDemand demand;
+  std::string settings;
+};
+
+bool Fits(const MemoryDemand& d) { return std::holds_alternative<MemoryPlan>(Divide(d)); }
+
+// Smaller steps: fewer tokens first, then fewer sequences as well, whose logits are scratch too.
+std::vector<Proposal> SmallerSteps(const MemoryDemand& d) {
+  constexpr int kFewTokens = 64;
+  std::vector<Proposal> proposals = {{d, ""}};
+  MemoryDemand smaller = d;
+  while (smaller.max_num_batched_tokens >= 2 * kFewTokens) {
+    smaller.max_num_batched_tokens /= 2;
+    proposals.push_back({smaller, fmt::format(" --max-num-batched-tokens {}", smaller.max_num_batched_tokens)});
+  }
+  const std::string tokens = proposals.back().settings;
+  while (smaller.max_num_seqs > 1) {
+    smaller.max_num_seqs /= 2;
+    proposals.push_back({smaller, fmt::format("{} --max-num-seqs {}", tokens, smaller.max_num_seqs)});
+  }
+  return proposals;
+}
+
+// The KV cache that is left, with the context asked for if it holds one, or with the longest that does.
+std::optional<Proposal> FittingKvCache(Proposal p) {
+  MemoryDemand& d = p.demand;
+  const int64_t left = d.free - d.weights - d.other - d.scratch(d.max_num_batched_tokens, d.max_num_seqs);
+  // Whole MiB are easier to write, and a budget of the user's is only named where there was one or it helps.
+  const int64_t budget = left / kMiB * kMiB;
+  if (Fits(d)) return p;
+  if (budget < 2 * d.kv_block) return std::nullopt;
+  d.kv_cache = d.kv_cache ? std::min(*d.kv_cache, budget) : budget;
+  p.settings += fmt::format(" --kv-cache-memory-bytes {}M", *d.kv_cache / kMiB);
+  if (Fits(d)) return p;
+  d.max_model_len = (*d.kv_cache / kMiB * kMiB / d.kv_block - 1) * d.block_size;
+  d.max_model_len_is_fixed = true;
+  p.settings += fmt::format(" --max-model-len {}", d.max_model_len);
+  if (d.max_model_len <= 0 || !Fits(d)) return std::nullopt;
+  return p;
+}
+
+std::string Advice(const MemoryDemand& demand) {
+  MemoryDemand d = demand;
+  d.free -= d.free / 50 + 4 * kMiB;  // less may be free at the next start
+  std::optional<Proposal> short_context;
+  for (const Proposal& steps : SmallerSteps(d)) {
+    const std::optional<Proposal> p = FittingKvCache(steps);
+    if (!p) continue;
+    // Smaller steps cost speed, a shorter context costs what the user can do: look on for one that keeps it.
+    if (p->demand.max_model_len >= std::min(d.max_model_len, kShortestUsefulContext)) return "use" + p->settings;
+    if (!short_context) short_context = p;
+  }
+  if (short_context) return "use" + short_context->settings;
+  return "free memory, or use a smaller or more strongly quantized model";
+}
+
+}  // namespace
+
+MemoryPlan PlanMemory(const MemoryDemand& d) {
+  PENG_CHECK(d.kv_block > 0 && d.block_size > 0 && d.max_num_seqs > 0 && d.max_model_len > 0);
+  auto result = Divide(d);
+  if (auto* plan = std::get_if<MemoryPlan>(&result)) return std::move(*plan);
+  const Shortage& s = std::get<Shortage>(result);
+  throw base::Error(base::ErrorKind::kRuntime, "memory",
+                    fmt::format("{} not fit: have {}, need {}, missing {}", s.what, FormatBytes(s.have),
+                                FormatBytes(s.need), FormatBytes(s.need - s.have)),
+                    Advice(d));
 }
 
 std::string FormatBytes(int64_t bytes) {

@@ -65,7 +65,9 @@ void WeightLoader::Want(Slot& slot, int layer, WeightName name, int64_t rows, in
   const formats::WeightInfo info = Check(full_name, rows, cols);
   if (slice) (slice->dim == 0 ? rows : cols) = slice->end - slice->begin;
   const int64_t bytes = SliceBytes(info, rows, cols);
-  planned_bytes_ += backend_.PreparedBytes(rows, cols, info.format, use);
+  const int64_t kept = backend_.PreparedBytes(rows, cols, info.format, use);
+  if (kept == 0) mapped_bytes_ += bytes;
+  planned_bytes_ += kept;
   file_bytes_ += bytes;
   slot = std::make_unique<backend::PlannedWeight>(rows, cols);
   wanted_.push_back({&slot, std::move(full_name), use, slice, partition, bytes});

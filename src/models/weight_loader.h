@@ -55,6 +55,8 @@ class WeightLoader {
 
   // Bytes that the backend will keep for all that was declared.
   int64_t planned_bytes() const { return planned_bytes_; }
+  // Bytes of the file that the backend will keep reading from, in its place.
+  int64_t mapped_bytes() const { return mapped_bytes_; }
   // Bytes of the file that will be read.
   int64_t file_bytes() const { return file_bytes_; }
 
@@ -78,6 +80,7 @@ class WeightLoader {
   Rank rank_;
   std::vector<Wanted> wanted_;
   int64_t planned_bytes_ = 0;
+  int64_t mapped_bytes_ = 0;
   int64_t file_bytes_ = 0;
 };
 
