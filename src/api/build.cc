@@ -50,6 +50,15 @@ sched::SchedulerConfig StepLimits(const base::ServeOptions& options) {
   sched::SchedulerConfig limits;
   limits.max_num_seqs = static_cast<int>(options.max_num_seqs);
   limits.max_num_batched_tokens = static_cast<int>(options.max_num_batched_tokens);
+  limits.policy = options.scheduling_policy == "priority" ? sched::Policy::kPriority : sched::Policy::kFcfs;
+  limits.long_prefill_token_threshold = static_cast<int>(options.long_prefill_token_threshold);
+  limits.max_num_partial_prefills = static_cast<int>(options.max_num_partial_prefills);
+  limits.max_long_partial_prefills = static_cast<int>(options.max_long_partial_prefills);
+  if (options.max_long_partial_prefills > options.max_num_partial_prefills) {
+    throw Error(ErrorKind::kUsage, fmt::format("--max-long-partial-prefills {}", options.max_long_partial_prefills),
+                fmt::format("is more than --max-num-partial-prefills {}", options.max_num_partial_prefills),
+                fmt::format("use {} or less, or raise the other", options.max_num_partial_prefills));
+  }
   return limits;
 }
 
@@ -99,6 +108,8 @@ engine::EngineConfig MakeEngineConfig(const base::ServeOptions& options, const e
   config.scheduler.strict_prefix_reuse = options.batch_invariant == "strict";
   std::random_device random;  // digests of blocks must not be guessable from outside
   for (int i = 0; i < 32; ++i) config.scheduler.hash_seed.push_back(static_cast<uint8_t>(random()));
+  config.max_num_queued_reqs = options.max_num_queued_reqs;
+  config.max_num_queued_tokens = options.max_num_queued_tokens;
   config.num_blocks = plan.num_blocks;
   config.enable_prefix_cache = options.enable_prefix_caching;
   config.vocab_size = vocab_size;

@@ -32,13 +32,13 @@ class FakeEngine final : public engine::EngineClient {
     std::chrono::milliseconds step{0};
     int32_t tokens_per_step = 1;
     int32_t fail_at = -1;  // index of the token at which a request fails
-    std::optional<std::string> refuse = {};
+    std::optional<engine::SubmitRefusal> refuse = {};
   };
 
   FakeEngine() = default;
   explicit FakeEngine(Options options) : options_(std::move(options)) {}
 
-  std::optional<std::string> Submit(sched::RequestSpec spec) override {
+  std::optional<engine::SubmitRefusal> Submit(sched::RequestSpec spec) override {
     std::lock_guard lock(mutex_);
     if (options_.refuse) return options_.refuse;
     specs_.push_back(spec);

@@ -24,7 +24,8 @@ struct Refusal {
   };
   Kind kind = Kind::kInvalid;
   std::string message;
-  std::string field;  // name of the parameter at fault; may be empty
+  std::string field;            // name of the parameter at fault; may be empty
+  int retry_after_seconds = 0;  // kUnavailable: when trying again is worth it, about; 0 = not known
 };
 
 // What shapes the sampled text. Unset values take the model's generation_config, then the neutral default.

@@ -40,14 +40,14 @@ class Core {
   }
 
   // Registers before it submits: the first event may come at once.
-  std::optional<std::string> Submit(sched::RequestSpec spec, std::shared_ptr<ChoiceStream> stream) {
+  std::optional<engine::SubmitRefusal> Submit(sched::RequestSpec spec, std::shared_ptr<ChoiceStream> stream) {
     const RequestId id = spec.id;
     {
       std::lock_guard lock(mutex_);
-      if (stopped_) return "The server is shutting down.";
+      if (stopped_) return engine::SubmitRefusal{engine::SubmitRefusal::Kind::kDown, "The server is shutting down."};
       streams_.emplace(id, std::move(stream));
     }
-    std::optional<std::string> refused = parts.engine->Submit(std::move(spec));
+    std::optional<engine::SubmitRefusal> refused = parts.engine->Submit(std::move(spec));
     if (refused) Forget(id);
     return refused;
   }
@@ -218,8 +218,11 @@ std::variant<std::shared_ptr<Generation>, Refusal> Llm::Start(const PreparedRequ
     auto stream = std::make_shared<ChoiceStream>(core_->parts.tokenizer, request, choice, callback);
     generation->Add(id);
     if (auto refused = core_->Submit(MakeSpec(core_->parts, request, id, choice, seed), std::move(stream))) {
-      const bool up = Health() == engine::EngineHealth::kReady;
-      return Refusal{up ? Refusal::Kind::kInvalid : Refusal::Kind::kUnavailable, std::move(*refused), {}};
+      const bool invalid = refused->kind == engine::SubmitRefusal::Kind::kInvalid;
+      return Refusal{invalid ? Refusal::Kind::kInvalid : Refusal::Kind::kUnavailable,
+                     std::move(refused->message),
+                     {},
+                     refused->retry_after_seconds};
     }
   }
   return generation;

@@ -383,7 +383,8 @@ TEST(Llm, LongTextsAreRefusedBeforeTheyAreTokenized) {
 }
 
 TEST(Llm, EngineRefusalsReachTheCaller) {
-  TestLlm test({.refuse = "the request needs 9 blocks, there are 4"});
+  TestLlm test({.refuse = engine::SubmitRefusal{engine::SubmitRefusal::Kind::kInvalid,
+                                                "the request needs 9 blocks, there are 4"}});
   auto outcome = test.llm->Complete(Ask());
   ASSERT_TRUE(std::holds_alternative<Refusal>(outcome));
   EXPECT_EQ(std::get<Refusal>(outcome).message, "the request needs 9 blocks, there are 4");

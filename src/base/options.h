@@ -26,6 +26,12 @@ struct ServeOptions {
   int64_t max_model_len = 0;                   // tokens; 0 or -1 = the model's, or what fits in memory
   int64_t max_num_seqs = 128;                  // requests that run at once
   int64_t max_num_batched_tokens = 2048;       // token budget of a step
+  std::string scheduling_policy = "fcfs";      // fcfs, priority
+  int64_t long_prefill_token_threshold = 0;    // tokens; 0 = half a step, where others wait for the rest
+  int64_t max_num_partial_prefills = 2;        // prompts that are computed over several steps at the same time
+  int64_t max_long_partial_prefills = 1;       // long ones among them
+  int64_t max_num_queued_reqs = 0;             // requests that wait to run; 0 = no limit
+  int64_t max_num_queued_tokens = 0;           // their prompt tokens; 0 = no limit
   int64_t block_size = 0;                      // tokens; 0 = the backend's
   std::string kv_cache_dtype = "auto";         // auto, bfloat16, float16, float32, int8
   int64_t kv_cache_memory_bytes = 0;           // 0 = from gpu_memory_utilization and what is free

@@ -22,6 +22,7 @@ Engine::Engine(const EngineConfig& config, std::unique_ptr<Executor> executor)
   PENG_CHECK(config_.max_steps_in_flight == 1 || config_.max_steps_in_flight == 2);
   stats_.kv_total_tokens = int64_t{pool_.num_usable()} * config_.scheduler.block_size;
   health_ = EngineHealth::kReady;
+  last_start_ = Clock::now();
   thread_ = std::thread([this] { Run(); });
 }
 
@@ -36,26 +37,54 @@ Engine::~Engine() {
 
 // ---- the front end's side
 
-std::optional<std::string> Engine::Submit(sched::RequestSpec spec) {
-  if (auto refusal = scheduler_.Refusal(spec)) return refusal;
+std::optional<SubmitRefusal> Engine::Submit(sched::RequestSpec spec) {
+  using Kind = SubmitRefusal::Kind;
+  if (auto refusal = scheduler_.Refusal(spec)) return SubmitRefusal{Kind::kInvalid, std::move(*refusal)};
   if (config_.vocab_size > 0) {
     const auto unknown = [&](int32_t id) { return id < 0 || id >= config_.vocab_size; };
     const auto bad = std::find_if(spec.prompt.begin(), spec.prompt.end(), unknown);
     if (bad != spec.prompt.end()) {
-      return fmt::format("the prompt has token id {}; the model's ids are 0 to {}", *bad, config_.vocab_size - 1);
+      return SubmitRefusal{Kind::kInvalid, fmt::format("the prompt has token id {}; the model's ids are 0 to {}", *bad,
+                                                       config_.vocab_size - 1)};
     }
   }
   const sched::RequestId id = spec.id;
+  const int64_t num_prompt_tokens = static_cast<int64_t>(spec.prompt.size());
   auto shared = std::make_shared<const sched::RequestSpec>(std::move(spec));
   {
     const std::lock_guard lock(mutex_);
-    if (health_ == EngineHealth::kDead) return "the engine has failed; restart the server";
-    if (health_ == EngineHealth::kDraining) return "the server is shutting down";
-    if (!live_.try_emplace(id, Clock::now()).second) return fmt::format("request id {} is in use", id);
+    if (health_ == EngineHealth::kDead) return SubmitRefusal{Kind::kDown, "the engine has failed; restart the server"};
+    if (health_ == EngineHealth::kDraining) return SubmitRefusal{Kind::kDown, "the server is shutting down"};
+    if (live_.contains(id)) return SubmitRefusal{Kind::kInvalid, fmt::format("request id {} is in use", id)};
+    if (auto refusal = QueueRefusal(num_prompt_tokens)) return refusal;
+    live_.emplace(id, Live{Clock::now(), num_prompt_tokens});
+    ++num_queued_;
+    num_queued_tokens_ += num_prompt_tokens;
     inbox_.emplace_back(std::move(shared));
   }
   wake_.notify_one();
   return std::nullopt;
+}
+
+// Under the lock. A burst that the engine thread has not seen yet waits for places that are free, not in the queue.
+std::optional<SubmitRefusal> Engine::QueueRefusal(int64_t num_prompt_tokens) {
+  const int64_t seats = stats_.scheduler.waiting > 0 ? 0 : config_.scheduler.max_num_seqs - stats_.scheduler.running;
+  if (num_queued_ < std::max<int64_t>(seats, 1)) return std::nullopt;
+  const int64_t most_reqs = config_.max_num_queued_reqs, most_tokens = config_.max_num_queued_tokens;
+  std::string full;
+  if (most_reqs > 0 && num_queued_ - std::max<int64_t>(seats, 0) >= most_reqs) {
+    ++stats_.refused_queue_reqs;
+    full = fmt::format("{} requests", most_reqs);
+  } else if (most_tokens > 0 && num_queued_tokens_ + num_prompt_tokens > most_tokens) {
+    ++stats_.refused_queue_tokens;
+    full = fmt::format("{} prompt tokens", most_tokens);
+  } else {
+    return std::nullopt;
+  }
+  // The longer nothing has left the queue, the longer it takes until it is worth asking again.
+  const auto stuck = std::chrono::ceil<std::chrono::seconds>(Clock::now() - last_start_).count();
+  return SubmitRefusal{SubmitRefusal::Kind::kBusy, fmt::format("the queue is full ({}); try again later", full),
+                       static_cast<int>(std::clamp<int64_t>(stuck, 1, 30))};
 }
 
 void Engine::Abort(sched::RequestId id) {
@@ -80,7 +109,10 @@ EngineHealth Engine::Health() const {
 
 EngineStats Engine::Stats() const {
   const std::lock_guard lock(mutex_);
-  return stats_;
+  EngineStats stats = stats_;
+  // What was submitted while a step computes is not in the scheduler yet.
+  stats.scheduler.waiting = static_cast<int>(live_.size()) - stats.scheduler.running;
+  return stats;
 }
 
 void Engine::Drain() {
@@ -132,7 +164,7 @@ void Engine::DrainInbox() {
     for (const Message& message : messages) {
       if (const auto* spec = std::get_if<std::shared_ptr<const sched::RequestSpec>>(&message)) {
         Tracked& tracked = tracked_[(*spec)->id];
-        tracked.times.queued = live_.at((*spec)->id);
+        tracked.times.queued = live_.at((*spec)->id).queued;
         tracked.num_prompt_tokens = static_cast<int64_t>((*spec)->prompt.size());
       }
     }
@@ -153,9 +185,33 @@ void Engine::LaunchNext() {
   Step step;
   step.plan = scheduler_.Schedule();
   if (step.plan.empty()) return;
-  for (const auto& spec : step.plan.started) tracked_.at(spec->id).times.scheduled = Clock::now();
+  NoteStarted(step.plan);
   step.ticket = executor_->Launch(step.plan);
   in_flight_.push_back(std::move(step));
+}
+
+void Engine::NoteStarted(const sched::StepPlan& plan) {
+  const Clock::time_point now = Clock::now();
+  for (const auto& spec : plan.started) tracked_.at(spec->id).times.scheduled = now;
+  const std::lock_guard lock(mutex_);
+  for (const auto& spec : plan.started) LeaveQueue(live_.at(spec->id));
+  if (!plan.started.empty()) last_start_ = now;
+  // Before the engine waits for a step, so that the gauges show what it computes.
+  stats_.scheduler = scheduler_.stats();
+}
+
+// Under the lock.
+void Engine::LeaveQueue(Live& live) {
+  if (std::exchange(live.has_run, true)) return;
+  --num_queued_;
+  num_queued_tokens_ -= live.num_prompt_tokens;
+}
+
+// Under the lock.
+void Engine::EndLive(sched::RequestId id) {
+  const auto it = live_.find(id);
+  LeaveQueue(it->second);
+  live_.erase(it);
 }
 
 void Engine::CollectOldest() {
@@ -194,7 +250,7 @@ void Engine::Publish(std::vector<sched::RequestEvent> events) {
       outbox_.push_back({std::move(event), tracked.times});
       if (!ends) continue;
       tracked_.erase(id);
-      live_.erase(id);
+      EndLive(id);
     }
     // Whoever saw the end of a stream sees gauges without it.
     stats_.scheduler = scheduler_.stats();
@@ -212,14 +268,17 @@ void Engine::Die(const std::string& reason) {
   {
     const std::lock_guard lock(mutex_);
     health_ = EngineHealth::kDead;
-    for (const auto& [id, queued] : live_) {
+    for (const auto& [id, live] : live_) {
       EngineEvent& event = outbox_.emplace_back();
       event.event.request = id;
       event.event.finish = sched::FinishReason::kError;
       event.event.error = reason;
-      event.times.queued = queued;
+      event.times.queued = live.queued;
     }
     live_.clear();
+    num_queued_ = num_queued_tokens_ = 0;
+    stats_.scheduler.running = stats_.scheduler.waiting = 0;
+    stats_.scheduler.kv_usage = 0;
     inbox_.clear();
   }
   published_.notify_all();

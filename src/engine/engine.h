@@ -28,6 +28,10 @@ struct EngineConfig {
   // 2 = the next step is planned and queued while one computes; 1 = one after the other.
   int max_steps_in_flight = 2;
   int64_t vocab_size = 0;  // prompts with other ids are refused; 0 = not checked
+  // Of requests that have not begun to run; more are refused. 0 = no limit. A request that finds a free place, or an
+  // empty queue, is taken whatever its length.
+  int64_t max_num_queued_reqs = 0;
+  int64_t max_num_queued_tokens = 0;
 };
 
 // The loop: one thread owns scheduler and block pool and drives the executor. Locks only at the inbox and the outbox.
@@ -38,7 +42,7 @@ class Engine : public EngineClient {
   // Drops whatever is left; call Drain and WaitIdle before to let it finish.
   ~Engine() override;
 
-  std::optional<std::string> Submit(sched::RequestSpec spec) override;
+  std::optional<SubmitRefusal> Submit(sched::RequestSpec spec) override;
   void Abort(sched::RequestId id) override;
   std::vector<EngineEvent> Poll(std::chrono::milliseconds timeout) override;
   EngineHealth Health() const override;
@@ -55,6 +59,11 @@ class Engine : public EngineClient {
     sched::StepPlan plan;
     Ticket ticket = 0;
   };
+  struct Live {
+    RequestTimes::Clock::time_point queued;
+    int64_t num_prompt_tokens = 0;
+    bool has_run = false;
+  };
 
   void Run();
   bool WaitForWork();
@@ -64,6 +73,10 @@ class Engine : public EngineClient {
   void CollectOldest();
   void Publish(std::vector<sched::RequestEvent> events);
   void PublishStats();
+  std::optional<SubmitRefusal> QueueRefusal(int64_t num_prompt_tokens);
+  void NoteStarted(const sched::StepPlan& plan);
+  void LeaveQueue(Live& live);
+  void EndLive(sched::RequestId id);
   void Die(const std::string& reason);
 
   const EngineConfig config_;
@@ -83,7 +96,10 @@ class Engine : public EngineClient {
   std::condition_variable wake_;
   std::condition_variable published_;
   std::vector<Message> inbox_;
-  std::unordered_map<sched::RequestId, RequestTimes::Clock::time_point> live_;  // and when they were queued
+  std::unordered_map<sched::RequestId, Live> live_;
+  int64_t num_queued_ = 0;                        // of them, those that have not begun to run
+  int64_t num_queued_tokens_ = 0;                 // their prompts
+  RequestTimes::Clock::time_point last_start_{};  // when one last left the queue
   std::vector<EngineEvent> outbox_;
   EngineStats stats_;
   EngineHealth health_ = EngineHealth::kStarting;

@@ -22,6 +22,20 @@ struct EngineStats {
   uint64_t generation_tokens = 0;
   uint64_t steps = 0;
   int64_t kv_total_tokens = 0;
+  uint64_t refused_queue_reqs = 0;    // requests that max_num_queued_reqs turned away
+  uint64_t refused_queue_tokens = 0;  // requests that max_num_queued_tokens turned away
+};
+
+// Why a request is not taken.
+struct SubmitRefusal {
+  enum class Kind : uint8_t {
+    kInvalid,  // it can never run
+    kBusy,     // the queue is full: worth trying again
+    kDown,     // the engine takes no requests any more
+  };
+  Kind kind = Kind::kInvalid;
+  std::string message;
+  int retry_after_seconds = 0;  // kBusy: when trying again is worth it, about
 };
 
 // When a request passed its milestones, for latency figures. Unset points have not happened.
@@ -44,7 +58,7 @@ class EngineClient {
 
   // Queues a request; its id is unique among live requests. Returns why it is refused, or nullopt. A refused request
   // has no events.
-  virtual std::optional<std::string> Submit(sched::RequestSpec spec) = 0;
+  virtual std::optional<SubmitRefusal> Submit(sched::RequestSpec spec) = 0;
   // The request's work stops within one step; its stream ends with FinishReason::kAbort.
   virtual void Abort(sched::RequestId id) = 0;
   // Waits up to `timeout` for events of any request and takes them. Meant for one polling thread.

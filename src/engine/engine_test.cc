@@ -207,12 +207,85 @@ TEST_F(EngineTest, RefusesWithoutEvents) {
   unknown.prompt[1] = 500;
   const auto refusal = engine_->Submit(unknown);
   ASSERT_TRUE(refusal);
-  EXPECT_NE(refusal->find("500"), std::string::npos);
+  EXPECT_EQ(refusal->kind, SubmitRefusal::Kind::kInvalid);
+  EXPECT_NE(refusal->message.find("500"), std::string::npos);
   unknown.prompt[1] = -1;  // must not be taken for the last sample
   EXPECT_TRUE(engine_->Submit(unknown));
   EXPECT_TRUE(engine_->Poll(1ms).empty());
   EXPECT_FALSE(engine_->Submit(Spec(1, 3, 1)));
   AwaitEnd({1});
+}
+
+TEST_F(EngineTest, WhatIsSubmittedDuringAStepWaits) {
+  Start();
+  executor_->SetOpen(false);
+  EXPECT_FALSE(engine_->Submit(Spec(1, 30, 5)));
+  executor_->AwaitCollect(1);
+  EXPECT_EQ(engine_->Stats().scheduler.running, 1);
+  EXPECT_EQ(engine_->Stats().scheduler.waiting, 0);
+  EXPECT_GT(engine_->Stats().scheduler.kv_usage, 0);
+  for (RequestId id = 2; id <= 4; ++id) EXPECT_FALSE(engine_->Submit(Spec(id, 30, 5)));
+  EXPECT_EQ(engine_->Stats().scheduler.running, 1);
+  EXPECT_EQ(engine_->Stats().scheduler.waiting, 3);
+  executor_->SetOpen(true);
+  AwaitEnd({1, 2, 3, 4});
+  EXPECT_EQ(engine_->Stats().scheduler.running, 0);
+  EXPECT_EQ(engine_->Stats().scheduler.waiting, 0);
+}
+
+TEST_F(EngineTest, AFullQueueRefusesUntilThereIsRoom) {
+  EngineConfig config = Config();
+  config.scheduler.max_num_seqs = 2;
+  config.max_num_queued_reqs = 3;
+  Start(config);
+  executor_->SetOpen(false);
+  // Two find a free place, three wait.
+  for (RequestId id = 1; id <= 5; ++id) EXPECT_FALSE(engine_->Submit(Spec(id, 5, 4))) << id;
+  const auto refusal = engine_->Submit(Spec(6, 5, 4));
+  ASSERT_TRUE(refusal);
+  EXPECT_EQ(refusal->kind, SubmitRefusal::Kind::kBusy);
+  EXPECT_GE(refusal->retry_after_seconds, 1);
+  EXPECT_EQ(engine_->Stats().refused_queue_reqs, 1u);
+  executor_->AwaitCollect(1);
+  engine_->Abort(5);  // one that waits: its place is free when the engine has seen it
+  executor_->SetOpen(true);
+  AwaitEnd({1, 2, 3, 4, 5});
+  EXPECT_FALSE(engine_->Submit(Spec(6, 5, 4)));
+  AwaitEnd({6});
+  EXPECT_EQ(engine_->Stats().refused_queue_tokens, 0u);
+}
+
+TEST_F(EngineTest, QueuedTokensAreLimitedButTheFirstIsAlwaysTaken) {
+  EngineConfig config = Config();
+  config.scheduler.max_num_seqs = 1;
+  config.max_num_queued_tokens = 40;
+  Start(config);
+  executor_->SetOpen(false);
+  EXPECT_FALSE(engine_->Submit(Spec(1, 100, 2)));
+  executor_->AwaitCollect(1);
+  EXPECT_FALSE(engine_->Submit(Spec(2, 60, 2))) << "longer than the limit, but nobody waits";
+  EXPECT_TRUE(engine_->Submit(Spec(3, 5, 2)));
+  EXPECT_EQ(engine_->Stats().refused_queue_tokens, 1u);
+  executor_->SetOpen(true);
+  AwaitEnd({1, 2});
+  EXPECT_FALSE(engine_->Submit(Spec(4, 30, 2)));
+  AwaitEnd({4});
+}
+
+TEST_F(EngineTest, GaugesReturnToZeroAfterAMassAbort) {
+  Start(Config(/*num_blocks=*/60));
+  std::set<RequestId> ids;
+  for (RequestId id = 1; id <= 300; ++id) {
+    EXPECT_FALSE(engine_->Submit(Spec(id, 1 + static_cast<int>(id % 50), 40)));
+    ids.insert(id);
+  }
+  for (const RequestId id : ids) engine_->Abort(id);
+  AwaitEnd(ids);
+  EXPECT_TRUE(engine_->WaitIdle(kLong));
+  const EngineStats stats = engine_->Stats();
+  EXPECT_EQ(stats.scheduler.running, 0);
+  EXPECT_EQ(stats.scheduler.waiting, 0);
+  EXPECT_EQ(stats.scheduler.kv_usage, 0);
 }
 
 TEST_F(EngineTest, AnIdIsTakenWhileItsRequestLives) {

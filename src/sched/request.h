@@ -23,6 +23,7 @@ struct Request {
   int32_t num_generated() const { return num_tokens() - num_prompt(); }
   int32_t known_length() const { return num_tokens() + num_pending; }
   bool waits_for_samples() const { return spec->constraint != nullptr || spec->sampling.NeedsHostState(); }
+  bool prefilling() const { return num_computed < prefill_end; }
   bool wants_prompt_logprobs() const {
     return spec->sampling.num_prompt_logprobs >= 0 && num_prompt_logprobs < num_prompt() - 1;
   }
@@ -35,6 +36,7 @@ struct Request {
   int32_t num_computed = 0;
   int32_t num_committed = 0;
   int32_t num_pending = 0;  // samples in flight
+  int32_t prefill_end = 0;  // tokens that were known at the (last) admission: up to here it computes, then it generates
   cache::BlockTable blocks;
   std::vector<cache::BlockHash> hashes;
   int32_t num_published = 0;  // leading blocks that were offered to the prefix cache

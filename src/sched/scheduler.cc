@@ -14,6 +14,8 @@ Scheduler::Scheduler(const SchedulerConfig& config, cache::BlockPool& pool)
     : state_(std::make_unique<State>(config, pool)) {
   PENG_CHECK(config.block_size > 0 && config.max_num_seqs > 0 && config.max_num_batched_tokens > 0);
   PENG_CHECK(config.max_model_len > 0 && config.max_prompt_logprob_rows > 0);
+  PENG_CHECK(config.long_prefill_token_threshold >= 0 && config.max_long_partial_prefills > 0);
+  PENG_CHECK(config.max_num_partial_prefills >= config.max_long_partial_prefills);
 }
 
 Scheduler::~Scheduler() = default;

@@ -18,11 +18,15 @@ enum class Policy : uint8_t { kFcfs, kPriority };
 
 struct SchedulerConfig {
   int block_size = 32;
-  int max_num_seqs = 128;                // sequences in one step
-  int max_num_batched_tokens = 2048;     // rows in one step
-  int max_model_len = 0;                 // positions of one sequence
-  int long_prefill_token_threshold = 0;  // rows of one prompt per step; 0 = no limit but the budget
-  int max_prompt_logprob_rows = 64;      // rows in one step whose logits are kept for prompt_logprobs
+  int max_num_seqs = 128;             // sequences in one step
+  int max_num_batched_tokens = 2048;  // rows in one step
+  int max_model_len = 0;              // positions of one sequence
+  // A prompt with more tokens than this is long, and gets at most as many rows of a step; 0 = more than half a step is
+  // long, and gets half a step while other prompts could use the rest.
+  int long_prefill_token_threshold = 0;
+  int max_num_partial_prefills = 2;   // prompts that are computed over several steps at the same time
+  int max_long_partial_prefills = 1;  // long ones among them; shorter prompts overtake those that wait for this
+  int max_prompt_logprob_rows = 64;   // rows in one step whose logits are kept for prompt_logprobs
   Policy policy = Policy::kFcfs;
   bool strict_prefix_reuse = false;  // --batch-invariant=strict
   std::vector<uint8_t> hash_seed;    // random per process
@@ -57,10 +61,12 @@ struct SchedulerStats {
 // Decides what the next step computes. No modes: every request has a number of computed positions and catches up with
 // its known tokens, under a budget of rows. Running requests first; when blocks run out, the last running one is
 // preempted (its blocks are freed and it is computed again later, its tokens stay); then waiting requests. Pure logic
-// over ids: no tensors, no time, no threads. Schedule() may run before the results of the step before are known:
-// positions whose token is still being sampled are planned as kLastSample. Blocks that a request gives back while one
-// of its steps is in flight may be handed out at once: steps run in order, so the next owner overwrites what the stale
-// rows wrote, and nothing is published to the prefix cache before the step that computed it is committed.
+// over ids: no tensors, no time, no threads. Rows that generate come before the rows of prompts, and a long prompt
+// shares its steps with shorter ones, so that it starves nobody. Schedule() may run before the results of the step
+// before are known: positions whose token is still being sampled are planned as kLastSample. Blocks that a request
+// gives back while one of its steps is in flight may be handed out at once: steps run in order, so the next owner
+// overwrites what the stale rows wrote, and nothing is published to the prefix cache before the step that computed it
+// is committed.
 class Scheduler {
  public:
   Scheduler(const SchedulerConfig& config, cache::BlockPool& pool);

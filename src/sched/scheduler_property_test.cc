@@ -60,6 +60,8 @@ class Workload {
     c.max_num_batched_tokens = 3 + Random(40);
     c.max_model_len = 40 + Random(40);
     c.long_prefill_token_threshold = Random(2) * (1 + Random(10));
+    c.max_num_partial_prefills = 1 + Random(4);
+    c.max_long_partial_prefills = 1 + Random(c.max_num_partial_prefills);
     c.max_prompt_logprob_rows = 1 + Random(9);
     c.policy = Random(2) ? Policy::kPriority : Policy::kFcfs;
     c.strict_prefix_reuse = Random(2);
@@ -124,6 +126,9 @@ class Workload {
       EXPECT_LE(sampled[s.request], 1);
     }
     EXPECT_LE(static_cast<int>(sampled.size()), config_.max_num_seqs);
+    const auto in_the_middle = [](const auto& entry) { return entry.second == 0; };
+    EXPECT_LE(std::count_if(sampled.begin(), sampled.end(), in_the_middle), config_.max_num_partial_prefills + 1)
+        << "one more may be short of blocks";
   }
 
   void Take(const RequestEvent& e) {

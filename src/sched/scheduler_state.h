@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <deque>
 #include <map>
 #include <memory>
@@ -47,9 +48,21 @@ struct Scheduler::State {
   void PlanRunning(Draft& draft);
   void PlanWaiting(Draft& draft);
   int32_t RowsWanted(const Request& r, const Draft& draft) const;
+  int32_t PrefillRows(const Request& r, const Draft& draft) const;
+  void SurveyPrefills(Draft& draft) const;
+  int64_t WaitingPromptRows() const;
+  bool is_long(const Request& r) const { return r.num_tokens() > long_prompt(); }
+  int32_t long_prompt() const {
+    return config.long_prefill_token_threshold > 0 ? config.long_prefill_token_threshold
+                                                   : std::max(1, config.max_num_batched_tokens / 2);
+  }
+  int32_t StepRows(int32_t rows) const { return std::min(rows, config.max_num_batched_tokens); }
+  bool MayStart(const Request& r, int32_t rows, const Draft& draft) const;
+  void NotePartial(const Request& r, Draft& draft) const;
   int32_t MakeRoom(Request& r, int32_t rows, Draft& draft);
   void Preempt(Request& r);
   void TakeCachedPrefix(Request& r);
+  void GiveBack(Request& r);
   void Plan(const std::shared_ptr<Request>& r, int32_t rows, Draft& draft);
   void AppendSequence(Request& r, int32_t first, int32_t end, bool sample, std::vector<StepSequence>& out) const;
 

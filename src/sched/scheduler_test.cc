@@ -131,6 +131,104 @@ TEST(Scheduler, LimitsTheRowsOfALongPrompt) {
   h.RunAll();
 }
 
+TEST(Scheduler, ALongPromptStarvesNobody) {
+  for (const int threshold : {0, 10}) {
+    Harness h(Config([&](auto& c) {
+                c.max_num_batched_tokens = 20;
+                c.max_model_len = 2000;
+                c.long_prefill_token_threshold = threshold;
+              }),
+              600);
+    const auto big = Spec(1, Prompt(1000), 3);
+    h.scheduler.Add(big);
+    EXPECT_EQ(h.Step().num_rows(), threshold == 0 ? 20 : 10)
+        << "alone it may have the whole step, unless it is limited";
+    std::vector<std::shared_ptr<RequestSpec>> others;
+    for (RequestId id = 2; id <= 9; ++id) {
+      others.push_back(Spec(id, Prompt(8, 100 * static_cast<int>(id)), 5));
+      h.scheduler.Add(others.back());
+    }
+    int steps = 0;
+    while (h.finished.size() < others.size() && steps < 60) {
+      const StepPlan plan = h.Step();
+      ++steps;
+      int prompt_rows = 0;
+      for (const StepSequence& s : plan.sequences) prompt_rows += s.request == 1 ? s.num_rows : 0;
+      EXPECT_GT(prompt_rows, 0) << "nor do they starve it";
+      if (threshold == 0) {
+        EXPECT_EQ(plan.num_rows(), 20) << "nothing of the budget is wasted";
+      }
+    }
+    EXPECT_LT(steps, 20);
+    EXPECT_FALSE(h.finished.contains(1));
+    h.RunAll();
+    for (const auto& spec : others) h.ExpectSolo(*spec);
+    h.ExpectSolo(*big);
+  }
+}
+
+TEST(Scheduler, ShortPromptsOvertakeLongOnesThatWaitForALongOne) {
+  Harness h(Config([&](auto& c) {
+              c.max_num_batched_tokens = 20;
+              c.max_model_len = 300;
+            }),
+            400);
+  h.scheduler.Add(Spec(1, Prompt(200), 1));
+  h.scheduler.Add(Spec(2, Prompt(200, 300), 1));
+  h.scheduler.Add(Spec(3, Prompt(4, 600), 1));
+  const auto in = [](const StepPlan& plan, RequestId id) {
+    return std::any_of(plan.sequences.begin(), plan.sequences.end(), [&](const auto& s) { return s.request == id; });
+  };
+  const StepPlan first = h.Step();
+  EXPECT_TRUE(in(first, 1) && in(first, 3));
+  EXPECT_FALSE(in(first, 2));
+  int both = 0;
+  for (int i = 0; i < 100 && !h.finished.contains(2); ++i) {
+    const StepPlan plan = h.Step();
+    both += in(plan, 1) && in(plan, 2);
+  }
+  EXPECT_TRUE(h.finished.contains(2));
+  EXPECT_LE(both, 1) << "the second begins with what the end of the first leaves of a step";
+  h.RunAll();
+}
+
+TEST(Scheduler, PromptsInTheMiddleAreLimited) {
+  for (const int limit : {1, 2, 3}) {
+    Harness h(Config([&](auto& c) {
+                c.max_num_batched_tokens = 100;
+                c.long_prefill_token_threshold = 10;
+                c.max_num_partial_prefills = limit;
+                c.max_long_partial_prefills = limit;
+              }),
+              400);
+    for (RequestId id = 1; id <= 5; ++id) h.scheduler.Add(Spec(id, Prompt(50, 100 * static_cast<int>(id)), 1));
+    EXPECT_EQ(h.Step().sequences.size(), static_cast<size_t>(limit));
+    h.RunAll();
+    EXPECT_EQ(h.finished.size(), 5u);
+  }
+}
+
+TEST(Scheduler, GeneratingComesBeforePromptsThatArrivedEarlier) {
+  Harness h(Config([&](auto& c) {
+              c.max_num_batched_tokens = 8;
+              c.policy = Policy::kPriority;
+            }),
+            200);
+  for (RequestId id = 1; id <= 4; ++id) {
+    auto spec = Spec(id, Prompt(2, 50 * static_cast<int>(id)), 30);
+    spec->priority = 1;
+    h.scheduler.Add(spec);
+  }
+  h.Step();
+  h.scheduler.Add(Spec(9, Prompt(100, 400), 2));  // served before all others
+  for (int i = 0; i < 5; ++i) {
+    const StepPlan plan = h.Step();
+    EXPECT_EQ(plan.sequences.size(), 5u) << "every stream goes on";
+    EXPECT_EQ(plan.num_rows(), 8);
+  }
+  h.RunAll();
+}
+
 TEST(Scheduler, RunsAtMostMaxNumSeqs) {
   Harness h(Config([&](auto& c) { c.max_num_seqs = 2; }));
   for (RequestId id = 1; id <= 5; ++id) h.scheduler.Add(Spec(id, Prompt(3, 10 * id), 3));

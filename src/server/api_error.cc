@@ -38,8 +38,11 @@ ApiError FromRefusal(const api::Refusal& refusal) {
   switch (refusal.kind) {
     case api::Refusal::Kind::kInvalid:
       return BadRequest(refusal.message, refusal.field);
-    case api::Refusal::Kind::kUnavailable:
-      return StatusError(503, refusal.message);
+    case api::Refusal::Kind::kUnavailable: {
+      ApiError error = StatusError(503, refusal.message);
+      error.retry_after_seconds = refusal.retry_after_seconds;
+      return error;
+    }
     case api::Refusal::Kind::kInternal:
       break;
   }
@@ -54,6 +57,12 @@ base::Json ToJson(const ApiError& error) {
   return base::Json::Object{{"error", base::Json(std::move(body))}};
 }
 
-HttpResponse ToResponse(const ApiError& error) { return {.status = error.status, .body = ToJson(error).Dump()}; }
+HttpResponse ToResponse(const ApiError& error) {
+  HttpResponse response{.status = error.status, .body = ToJson(error).Dump()};
+  if (error.retry_after_seconds > 0) {
+    response.headers.emplace_back("Retry-After", std::to_string(error.retry_after_seconds));
+  }
+  return response;
+}
 
 }  // namespace peng::server

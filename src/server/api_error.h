@@ -15,7 +15,8 @@ struct ApiError {
   int status = 400;
   std::string type = "BadRequestError";
   std::string message;
-  std::string param;  // empty = null
+  std::string param;            // empty = null
+  int retry_after_seconds = 0;  // 0 = no Retry-After
 };
 
 ApiError BadRequest(std::string message, std::string param = {});   // a value out of range

@@ -64,6 +64,8 @@ struct Metrics::Impl {
         request_max_tokens(
             Histogram("vllm:request_params_max_tokens", "The max_tokens parameter.", TokenBuckets(max_model_len))),
         request_n(Histogram("vllm:request_params_n", "The n parameter.", kChoices)),
+        queue_full_reqs(AdmissionRejections("max_num_queued_reqs")),
+        queue_full_tokens(AdmissionRejections("max_num_queued_tokens")),
         success(prometheus::BuildCounter()
                     .Name("vllm:request_success_total")
                     .Help("Finished requests by reason.")
@@ -87,6 +89,13 @@ struct Metrics::Impl {
   }
   prometheus::Histogram& Histogram(const char* name, const char* help, const Buckets& buckets) {
     return prometheus::BuildHistogram().Name(name).Help(help).Register(registry).Add(labels, buckets);
+  }
+  prometheus::Counter& AdmissionRejections(const char* reason) {
+    return prometheus::BuildCounter()
+        .Name("vllm:admission_rejections_total")
+        .Help("Requests that a queue limit turned away.")
+        .Register(registry)
+        .Add({{"model_name", labels.at("model_name")}, {"reason", reason}});
   }
   prometheus::Counter& Success(std::string_view reason) {
     prometheus::Labels with_reason = labels;
@@ -116,6 +125,8 @@ struct Metrics::Impl {
   prometheus::Histogram& request_generated;
   prometheus::Histogram& request_max_tokens;
   prometheus::Histogram& request_n;
+  prometheus::Counter& queue_full_reqs;
+  prometheus::Counter& queue_full_tokens;
   prometheus::Family<prometheus::Counter>& success;
   prometheus::Family<prometheus::Counter>& http_requests;
   prometheus::Family<prometheus::Histogram>& http_duration;
@@ -165,6 +176,8 @@ std::string Metrics::Expose(const engine::EngineStats& stats) {
   raise(impl_->prefix_queries, stats.scheduler.prefix_queries);
   raise(impl_->prefix_hits, stats.scheduler.prefix_hits);
   raise(impl_->preemptions, stats.scheduler.preemptions);
+  raise(impl_->queue_full_reqs, stats.refused_queue_reqs);
+  raise(impl_->queue_full_tokens, stats.refused_queue_tokens);
   raise(impl_->prompt_tokens, stats.prompt_tokens);
   raise(impl_->generation_tokens, stats.generation_tokens);
   return prometheus::TextSerializer().Serialize(impl_->registry.Collect());

@@ -433,6 +433,19 @@ TEST(Server, DrainingRefusesNewWorkAndFinishesOld) {
   EXPECT_EQ(running->Wait().status, 200);
 }
 
+TEST(Server, AFullQueueIs503WithRetryAfter) {
+  using engine::SubmitRefusal;
+  Fixture f({.refuse = SubmitRefusal{SubmitRefusal::Kind::kBusy, "the queue is full (3 requests)", 7}});
+  for (const char* stream : {"false", "true"}) {
+    const HttpResponse refused = f.Ask(kChat, ChatBody(R"(,"stream":)" + std::string(stream)));
+    EXPECT_EQ(refused.status, 503);
+    EXPECT_EQ(refused.headers[0], (std::pair<std::string, std::string>("Retry-After", "7")));
+    EXPECT_EQ(At(Parse(refused.body), "error.type"), Json("ServiceUnavailableError"));
+    EXPECT_EQ(At(Parse(refused.body), "error.message"), Json("the queue is full (3 requests)"));
+  }
+  EXPECT_NE(f.Get("/metrics").body.find("vllm:admission_rejections_total"), std::string::npos);
+}
+
 TEST(Server, Metrics) {
   Fixture f({.next = Saying("Hello there")});
   f.AskJson(kText, R"({"prompt":[10,11,12],"max_tokens":50})");
