@@ -27,7 +27,7 @@ namespace {
 using base::Error;
 using base::ErrorKind;
 
-constexpr size_t kBlockBytes = size_t{1} << 20;
+constexpr size_t kBlockBytes = size_t{256} << 10;
 
 struct Source {
   const std::function<size_t(std::span<char>)>& read;

@@ -26,7 +26,7 @@ namespace {
 using base::Error;
 using base::ErrorKind;
 
-constexpr size_t kBlockBytes = size_t{1} << 20;
+constexpr size_t kBlockBytes = size_t{256} << 10;
 
 struct Target {
   base::AtomicFileWriter& writer;

@@ -80,9 +80,8 @@ std::optional<std::string> InFolder(const RepoName& name, const fs::path& folder
 std::optional<std::string> InPeng(const RepoName& name, const std::string& revision, const std::string& peng_home) {
   const ModelFolder folder(peng_home, name.repo);
   const std::optional<Manifest> manifest = folder.ReadManifest();
-  std::error_code error;
-  // A folder without peng's own records was put there by hand.
-  if (!manifest && fs::exists(folder.FilePath(kStateFolder), error)) return std::nullopt;
+  // Without a manifest the model was put there by hand.
+  if (folder.is_publishing()) return std::nullopt;
   if (!revision.empty() && (!manifest || (manifest->revision != revision && manifest->commit != revision))) {
     return std::nullopt;
   }

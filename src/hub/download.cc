@@ -249,9 +249,12 @@ void FetchAll(HttpClient& client, const Remote& remote, const RemoteFile& file, 
       if (arrived && partial.ReachedEnd()) return;
       // 416: the file ends before the bytes that are here, so it is another.
       if (status == 416 && partial.offset() > 0) partial.Restart();
-      if (!arrived && status != 416 && !IsPassing(status)) remote.Refuse(result.reply, where);
+      // A storage knows no accounts: it refuses addresses that have run out, and the hub gives a new one.
+      const bool from_hub = OriginOf(result.reply.url) == OriginOf(remote.settings().endpoint);
+      if (!arrived && status != 416 && !IsPassing(status) && from_hub) remote.Refuse(result.reply, where);
       again = true;
-      fault = arrived ? "the connection was closed early" : "HTTP " + std::to_string(status);
+      fault = arrived ? "the connection was closed early"
+                      : OriginOf(result.reply.url) + " answered HTTP " + std::to_string(status);
     } else if (result.end == HttpEnd::kSinkStopped) {
       fault = partial.fault();
       again = partial.wants_restart();

@@ -88,6 +88,7 @@ struct HttpClient::Hop {
   size_t max_body = 0;
   bool begun = false, stopped = false, too_large = false;
   const std::atomic<bool>* cancel = nullptr;
+  const std::map<std::string, std::string>* linked = nullptr;  // what earlier hops told about the file
   std::exception_ptr thrown;
 
   bool sinks() const { return sink != nullptr && (reply.status == 200 || reply.status == 206); }
@@ -95,6 +96,11 @@ struct HttpClient::Hop {
   size_t Fail(bool* why) {
     *why = true;
     return CURL_WRITEFUNC_ERROR;
+  }
+
+  bool BeginSink() {
+    for (const auto& [name, value] : *linked) reply.headers[name] = value;
+    return begun = sink->Begin(reply);
   }
 
   void TakeHeader(std::string_view line) {
@@ -111,7 +117,7 @@ struct HttpClient::Hop {
   size_t TakeBody(std::string_view bytes) {
     if (IsRedirect(reply.status)) return bytes.size();
     if (sinks()) {
-      if (!begun && !(begun = sink->Begin(reply))) return Fail(&stopped);
+      if (!begun && !BeginSink()) return Fail(&stopped);
       return sink->Write(bytes) ? bytes.size() : Fail(&stopped);
     }
     const bool refusal = reply.status >= 400;
@@ -158,13 +164,14 @@ std::string HttpReply::Header(const std::string& name) const {
 }
 
 HttpResult HttpClient::GetHop(const HttpRequest& request, bool secrets, BodySink* sink, size_t max_body,
-                              std::string* redirect) {
+                              std::map<std::string, std::string>* linked, std::string* redirect) {
   CURL* curl = handle_.get();
   curl_easy_reset(curl);  // keeps connections
   Hop hop;
   hop.sink = sink;
   hop.max_body = max_body;
   hop.cancel = options_.cancel;
+  hop.linked = linked;
   HeaderList list;
   for (const std::string& line : request.headers) Append(list, line);
   if (secrets) {
@@ -204,7 +211,7 @@ HttpResult HttpClient::GetHop(const HttpRequest& request, bool secrets, BodySink
   HttpResult result;
   if (code == CURLE_OK) {
     // A reply without a body still begins.
-    const bool ends_early = hop.sinks() && !hop.begun && !sink->Begin(hop.reply);
+    const bool ends_early = hop.sinks() && !hop.begun && !hop.BeginSink();
     result.end = ends_early ? HttpEnd::kSinkStopped : HttpEnd::kReply;
     char* next = nullptr;
     if (IsRedirect(hop.reply.status) && curl_easy_getinfo(curl, CURLINFO_REDIRECT_URL, &next) == CURLE_OK && next) {
@@ -221,6 +228,9 @@ HttpResult HttpClient::GetHop(const HttpRequest& request, bool secrets, BodySink
   }
   result.reply = std::move(hop.reply);
   result.reply.url = request.url;
+  for (const auto& [name, value] : result.reply.headers) {
+    if (IsLinked(name)) linked->emplace(name, value);
+  }
   return result;
 }
 
@@ -236,10 +246,7 @@ HttpResult HttpClient::Get(const HttpRequest& request, BodySink* sink, size_t ma
     const std::string origin = OriginOf(hop.url);
     if (origin.empty()) return fail("\"" + base::Printable(hop.url, 80) + "\" is no http or https address");
     std::string next;
-    HttpResult result = GetHop(hop, origin == request.secret_origin, sink, max_body, &next);
-    for (const auto& [name, value] : result.reply.headers) {
-      if (IsLinked(name)) linked.emplace(name, value);
-    }
+    HttpResult result = GetHop(hop, origin == request.secret_origin, sink, max_body, &linked, &next);
     for (const auto& [name, value] : linked) result.reply.headers[name] = value;
     if (result.end != HttpEnd::kReply || next.empty()) return result;
     if (origin.starts_with("https:") && !OriginOf(next).starts_with("https:")) {

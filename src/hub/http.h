@@ -72,7 +72,8 @@ class HttpClient {
 
  private:
   struct Hop;
-  HttpResult GetHop(const HttpRequest& request, bool secrets, BodySink* sink, size_t max_body, std::string* redirect);
+  HttpResult GetHop(const HttpRequest& request, bool secrets, BodySink* sink, size_t max_body,
+                    std::map<std::string, std::string>* linked, std::string* redirect);
 
   HttpOptions options_;
   struct FreeHandle {

@@ -18,8 +18,8 @@ using base::Json;
 Json Parse(std::string_view text, std::string_view where) {
   if (text.size() > kMaxListingBytes)
     Refuse(where, "answered more than " + std::to_string(kMaxListingBytes) + " bytes");
-  // Three values and more of each file; nothing in a listing is nested deeply.
-  auto parsed = base::ParseJson(text, {.max_depth = 16, .max_elements = 20 * kMaxListedFiles});
+  // About ten values a file, a thousand files a page; nothing in a listing is nested deeply.
+  auto parsed = base::ParseJson(text, {.max_depth = 16, .max_elements = 400'000});
   if (const auto* error = std::get_if<base::JsonError>(&parsed)) {
     Refuse(where, "answered no valid JSON (" + error->message + " at byte " + std::to_string(error->offset) + ")");
   }

@@ -11,7 +11,7 @@ namespace peng::hub {
 
 // Replies of hubs, which are other people's bytes: each parser throws base::Error(kRuntime) that starts with `where`.
 // Listings that are larger than this are refused, page by page.
-inline constexpr size_t kMaxListingBytes = size_t{16} << 20;
+inline constexpr size_t kMaxListingBytes = size_t{8} << 20;
 inline constexpr size_t kMaxListedFiles = 100'000;
 
 // The commit that a revision stands for, from the Hugging Face reply about a model at a revision.

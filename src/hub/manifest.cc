@@ -58,7 +58,7 @@ std::string WriteManifest(const Manifest& manifest) {
 
 Manifest ParseManifest(std::string_view text, const std::string& where) {
   if (text.size() > kMaxManifestBytes) Refuse(where, "is larger than " + std::to_string(kMaxManifestBytes) + " bytes");
-  const auto parsed = base::ParseJson(text, {.max_depth = 8, .max_elements = 8 * kMaxListedFiles});
+  const auto parsed = base::ParseJson(text, {.max_depth = 8, .max_elements = 6 * kMaxListedFiles});
   if (const auto* error = std::get_if<base::JsonError>(&parsed)) {
     Refuse(where, "is no JSON: " + error->message + " at byte " + std::to_string(error->offset));
   }

@@ -40,9 +40,11 @@ void ModelFolder::Lock(const std::atomic<bool>* cancel, Progress& progress) {
   }
 }
 
+bool ModelFolder::is_publishing() const { return ::access(State("publishing").c_str(), F_OK) == 0; }
+
 std::optional<Manifest> ModelFolder::ReadManifest() const {
   const std::string path = State("manifest.json");
-  if (!IsRegularFile(path) || ::access(State("publishing").c_str(), F_OK) == 0) return std::nullopt;
+  if (!IsRegularFile(path) || is_publishing()) return std::nullopt;
   try {
     return ParseManifest(base::ReadFile(path, kMaxManifestBytes), base::Printable(path, 4096));
   } catch (const base::Error&) {

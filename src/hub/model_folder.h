@@ -30,7 +30,10 @@ class ModelFolder {
   // Makes the folder and waits until no other process works on it. Throws base::Error.
   void Lock(const std::atomic<bool>* cancel, Progress& progress);
 
-  // Nothing if the model is not there, or not whole.
+  // Whether a publication was cut off by a crash, or is under way.
+  bool is_publishing() const;
+
+  // Nothing if peng did not put the model there, or not all of it.
   std::optional<Manifest> ReadManifest() const;
 
   // Where a file is collected: the same for the same content, so that an interrupted pull goes on.

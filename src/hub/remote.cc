@@ -44,6 +44,9 @@ class HuggingFace final : public Remote {
       }
       url = next.empty() ? "" : AtEndpoint(next);
     }
+    if (const std::string fault = FilesFault(listing.files); !fault.empty()) {
+      throw Error(ErrorKind::kRuntime, settings_.endpoint, fault, "the hub's list of files is not to be trusted");
+    }
     return listing;
   }
 
@@ -57,6 +60,10 @@ class HuggingFace final : public Remote {
     const std::string status = " (HTTP " + std::to_string(reply.status) + (said.empty() ? "" : ": " + said) + ")";
     const char* login = settings_.token.empty() ? "set HF_TOKEN to a token of an account that may read it"
                                                 : "check that the account of HF_TOKEN may read it";
+    if (reply.status == 401 && said.starts_with("Invalid credentials")) {
+      throw Error(ErrorKind::kUsage, what, "the hub does not know the token" + status,
+                  "set HF_TOKEN to a valid one, or unset it and remove the token file to read without");
+    }
     if (code == "GatedRepo" || reply.status == 403) {
       throw Error(ErrorKind::kUsage, what, "is gated, or the token may not read it" + status,
                   "accept its conditions at " + page() + " and " + login);

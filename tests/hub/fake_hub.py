@@ -102,6 +102,21 @@ class Handler(http.server.BaseHTTPRequestHandler):
         return self.reply(status, body, headers)
 
     def storage_get(self, url):
+        hub = self.server.hub
+        with hub.lock:
+            hub.active += 1
+            hub.most_active = max(hub.most_active, hub.active)
+        try:
+            if hub.gather and hub.most_active < hub.gather:  # until so many are here at once
+                hub.enough.wait(20)
+            if hub.gather and hub.most_active >= hub.gather:
+                hub.enough.set()
+            self.storage_bytes(url)
+        finally:
+            with hub.lock:
+                hub.active -= 1
+
+    def storage_bytes(self, url):
         for repo in self.server.hub.repos.values():
             for data in repo.values():
                 if url.path == "/blob/" + sha256(data):
@@ -122,7 +137,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.reply(404)
         name = urllib.parse.unquote((api or resolve)[1])
         revision = urllib.parse.unquote(api[3] if api else resolve[2])
-        if (refusal := hub.refuses(name, self.headers.get("Authorization"))) is not None:
+        if (refusal := hub.refuses(name, self.headers.get("Authorization"), listing=bool(api))) is not None:
             return self.json(refusal[0], {"error": refusal[2]}, {"X-Error-Code": refusal[1], "X-Error-Message": refusal[2]})
         files = hub.repos[name]
         if revision not in (hub.commit(name), *hub.branches):
@@ -207,6 +222,8 @@ class FakeHub:
         self.link_url = None      # where the next page is said to be
         self.branches = ["main"]
         self.private, self.gated, self.token = set(), set(), "hf_right"
+        self.active = self.most_active = 0  # transfers of the storage at once
+        self.gather, self.enough = 0, threading.Event()
         self.half_sent, self.go_on = threading.Event(), threading.Event()
         self._commits = {}
         self._servers = [self._serve(handler, tls) for handler in (Handler, StorageHandler)]
@@ -243,12 +260,12 @@ class FakeHub:
                 return data[:-1] + bytes([data[-1] ^ 1])
         return data
 
-    def refuses(self, name, authorization):
-        """(status, X-Error-Code, message) for who may not read, or None."""
+    def refuses(self, name, authorization, listing=False):
+        """(status, X-Error-Code, message) for who may not read, or None. Anybody may list a gated Hugging Face model."""
         right = authorization == f"Bearer {self.token}"
         if name not in self.repos or (name in self.private and not right):
             return (404, "RepoNotFound", "Repository not found") if right else (401, "RepoNotFound", "Repository not found")
-        if name in self.gated and not right:
+        if name in self.gated and not right and not listing:
             return 401 if authorization is None else 403, "GatedRepo", f"Access to model {name} is restricted"
         return None
 

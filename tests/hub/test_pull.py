@@ -5,10 +5,15 @@ import json
 import os
 import pty
 import resource
+import select
 import signal
+import socket
+import ssl
 import subprocess
 import threading
 import time
+import urllib.error
+import urllib.request
 
 import pytest
 
@@ -239,13 +244,46 @@ def test_refusals_say_what_to_do(peng, hub, big, source, variable):
     hub.gated.add(BIG)
     for env in ({}, {variable: "wrong"}):
         peng("pull", BIG, "--hub", source, code=2, env=env)
-        line = one_line(peng.errors)
+        line = last_line(peng.errors)
         assert variable in line and f"{hub.url}/" in line and BIG in line and "wrong" not in line
         assert ("gated" if source == "huggingface" else "permission") in line
     hub.gated.clear()
     hub.private.add(BIG)
     peng("pull", BIG, "--hub", source, code=2)
     assert variable in one_line(peng.errors)
+
+
+def test_a_token_that_the_hub_does_not_know(peng, hub):
+    hub.faults["hub/api"] = [status(401, X_Error_Message="Invalid credentials in Authorization header")]
+    peng("pull", REPO, code=2, env={"HF_TOKEN": "hf_old"})
+    assert "does not know the token" in one_line(peng.errors) and "hf_old" not in peng.errors
+
+
+def test_an_address_of_the_storage_that_ran_out(peng, hub, big):
+    hub.faults["storage/blob"] = [status(403)]
+    peng("pull", BIG)
+    assert peng.files(BIG)["Big-Q4_0.gguf"] == big
+    assert len(hub.bytes_requests("/resolve/")) == 3  # the licence, and the file twice
+
+
+def test_content_that_the_hub_names_otherwise_is_not_taken(peng, hub, big):
+    hub.faults["hub/.*/Big-Q4_0.gguf"] = [lambda h: h.reply(302, b"", {"Location": hub.storage_url + "/x", "X-Linked-Etag": f'"{"a" * 64}"'})]
+    hub.faults["storage/x"] = [body(big)]
+    peng("pull", BIG, code=1)
+    assert "the hub now names the content aaaa" in last_line(peng.errors)
+
+
+def test_checksums_that_only_the_redirect_tells(peng, hub, big):
+    hub.checksums, hub.corrupt = False, 2
+    peng("pull", BIG, code=1)
+    assert "arrived damaged twice: has SHA-256" in last_line(peng.errors)
+
+
+def test_several_files_at_once(peng, hub):
+    hub.add("o/m", {f"model-0000{i}-of-00006.safetensors": noise(5000, i) for i in range(1, 7)})
+    hub.gather = 3
+    peng("pull", "o/m", "--max-workers", 3)
+    assert peng.files("o/m") == hub.repos["o/m"] and hub.most_active == 3
 
 
 def test_renamed_models_are_followed_and_loops_are_not(peng, hub):
@@ -342,6 +380,12 @@ def test_duplicates_and_hostile_json_are_refused(peng, hub):
     peng("pull", REPO, code=1)
     assert "is there twice" in one_line(peng.errors)
     hub.listing = None
+    hub.page_size = 1
+    hub.faults["hub/api/models/.*/tree"] = [body(json.dumps([file]).encode(), Link=f'<{hub.url}/api/models/x/tree/y>; rel="next"'),
+                                            body(json.dumps([file]).encode())]
+    peng("pull", REPO, code=1)
+    assert "is there twice" in one_line(peng.errors)
+    hub.page_size = 1000
     for text in (b"[" * 1_000_000, b"[" + b"1," * 9_000_000, b"{", b"\xff\xfe", b"[" + b'"' + b"x" * 20_000_000):
         hub.faults["hub/api/models/.*/tree"] = [body(text)]
         peng("pull", REPO, "--retries", 0, code=1)
@@ -465,7 +509,6 @@ class Proxy(http.server.BaseHTTPRequestHandler):
         pass
 
     def do_GET(self):
-        import urllib.request
         self.server.asked.append(self.path)
         request = urllib.request.Request(self.path, headers={n: v for n, v in self.headers.items() if n != "Proxy-Connection"})
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), NoRedirect())
@@ -481,10 +524,6 @@ class Proxy(http.server.BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
         self.wfile.write(data)
-
-
-import urllib.error  # noqa: E402
-import urllib.request  # noqa: E402
 
 
 class NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -514,10 +553,43 @@ def test_proxies(peng, hub, proxy, variable):
     assert proxy.asked == []
 
 
+class Tunnel(http.server.BaseHTTPRequestHandler):
+    """A proxy for https, which sees where to but not what."""
+
+    def log_message(self, *_):
+        pass
+
+    def do_CONNECT(self):
+        self.server.asked.append((self.path, dict(self.headers)))
+        host, port = self.path.rsplit(":", 1)
+        with socket.create_connection((host, int(port))) as far:
+            self.send_response(200)
+            self.end_headers()
+            near = self.connection
+            while True:
+                for ready in select.select([near, far], [], [])[0]:
+                    data = ready.recv(65536)
+                    if not data:
+                        self.close_connection = True
+                        return
+                    (far if ready is near else near).sendall(data)
+
+
+@pytest.fixture
+def tunnel():
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Tunnel)
+    server.daemon_threads = True
+    server.asked = []
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+    server.url = f"http://127.0.0.1:{server.server_address[1]}"
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory):
     """A private authority and a certificate of it for 127.0.0.1."""
-    import ssl
     folder = tmp_path_factory.mktemp("tls")
 
     def openssl(*arguments):
@@ -555,6 +627,19 @@ def test_a_private_certificate_authority(peng, hub, certificates):
         assert "SSL_CERT_FILE" in one_line(peng.errors)
     finally:
         secure.close()
+
+
+def test_proxies_for_https_see_no_token(peng, hub, certificates, tunnel):
+    ca, context = certificates
+    secure = FakeHub(context)
+    secure.add(REPO, hub.repos[REPO])
+    try:
+        peng("pull", REPO, env={"HF_ENDPOINT": secure.url, "SSL_CERT_FILE": str(ca), "https_proxy": tunnel.url, "HF_TOKEN": "hf_right"})
+    finally:
+        secure.close()
+    assert peng.files() == hub.repos[REPO]
+    assert {where for where, _ in tunnel.asked} == {secure.url[8:], secure.storage_url[8:]}
+    assert all("Authorization" not in headers for _, headers in tunnel.asked)
 
 
 # ---------------------------------------------------------------------- bad usage
