@@ -83,14 +83,14 @@ class Server:
 
 @pytest.fixture(scope="session")
 def start_server(peng_binary, tmp_path_factory):
-    """start_server(model, *arguments, ready=True, env={}) -> Server; all are stopped at the end of the session."""
+    """start_server(model, *arguments, ready=True, env={}, program=None) -> Server; all are stopped at the end of the session."""
     servers = []
 
-    def start(model, *arguments, ready=True, env=None) -> Server:
+    def start(model, *arguments, ready=True, env=None, program=None) -> Server:
         log_path = tmp_path_factory.mktemp("server") / "log.txt"
         # PENG_ variables are settings of peng: the tests' own would only be warned about.
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("PENG_") or name == "PENG_HOME"}
-        servers.append(Server(peng_binary, model, arguments, log_path, {**inherited, **(env or {})}))
+        servers.append(Server(program or peng_binary, model, arguments, log_path, {**inherited, **(env or {})}))
         if ready:
             servers[-1].wait_until_ready()
         return servers[-1]

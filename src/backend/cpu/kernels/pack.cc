@@ -39,9 +39,10 @@ uint32_t BitsOf32(const std::byte* in, int g, int j) { return (LoadAs<uint32_t>(
 // 4 bytes have the bits of a group, in the order of its columns: spreads four of them over a word.
 uint32_t BitsOf4(const std::byte* in, int j) { return ((LoadAs<uint32_t>(in) >> (4 * j)) & 15) * 0x00204081 & kBits; }
 
+// kCopied: bytes of codes that the layout has as the file has them, from kCodes on.
 template <>
 struct FileBlock<Layout::kW4G32> {
-  static constexpr int kBytes = 18, kScale = 0;
+  static constexpr int kBytes = 18, kScale = 0, kCodes = 2, kCopied = 16;
   static uint32_t Codes(const std::byte* block, int, int j) { return NibblesOf16(block + 2, j); }
 };
 
@@ -50,7 +51,7 @@ struct FileBlock<Layout::kI4G32> : FileBlock<Layout::kW4G32> {};
 
 template <>
 struct FileBlock<Layout::kW4G32M> {
-  static constexpr int kBytes = 20, kScale = 0, kMinimum = 2;
+  static constexpr int kBytes = 20, kScale = 0, kMinimum = 2, kCodes = 4, kCopied = 16;
   static uint32_t Codes(const std::byte* block, int, int j) { return NibblesOf16(block + 4, j); }
 };
 
@@ -72,7 +73,7 @@ struct FileBlock<Layout::kW5G32M> {
 
 template <>
 struct FileBlock<Layout::kW8G32> {
-  static constexpr int kBytes = 34, kScale = 0;
+  static constexpr int kBytes = 34, kScale = 0, kCodes = 2, kCopied = 32;
   static uint32_t Codes(const std::byte* block, int, int j) { return LoadAs<uint32_t>(block + 2 + 4 * j); }
 };
 
@@ -157,6 +158,43 @@ void PackBlock(const std::byte* in, int row, std::byte* block) {
   }
 }
 
+// Four words of each of four rows, stride_bytes apart, to their places in four vectors.
+void TransposeWords(const std::byte* in, int64_t stride_bytes, std::byte* vectors) {
+  using Words = uint32_t __attribute__((vector_size(16)));
+  const auto a = LoadAs<Words>(in), b = LoadAs<Words>(in + stride_bytes);
+  const auto c = LoadAs<Words>(in + 2 * stride_bytes), d = LoadAs<Words>(in + 3 * stride_bytes);
+  const Words ab_low = __builtin_shufflevector(a, b, 0, 4, 1, 5), ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+  const Words cd_low = __builtin_shufflevector(c, d, 0, 4, 1, 5), cd_high = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+  const Words out[4] = {
+      __builtin_shufflevector(ab_low, cd_low, 0, 1, 4, 5), __builtin_shufflevector(ab_low, cd_low, 2, 3, 6, 7),
+      __builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5), __builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7)};
+  for (int i = 0; i < 4; ++i) std::memcpy(vectors + i * packed::kVectorBytes, &out[i], sizeof out[i]);
+}
+
+// All rows of a tile side by side, where codes are only moved: each line of the tile is written once and at once. Rows
+// are too many streams for the hardware to read ahead.
+template <Layout kLayout>
+void PackCopiedTile(const std::byte* in, int64_t stride_bytes, int64_t num_blocks, std::byte* tile) {
+  using File = FileBlock<kLayout>;
+  constexpr packed::Shape kShape = packed::ShapeOf(kLayout);
+  static_assert(kShape.groups() == 1 && File::kCopied * kTileRows == kShape.block_bytes() - kShape.CodesAt(0));
+  constexpr int kAhead = 4 * packed::kVectorBytes;
+  for (int64_t b = 0; b < num_blocks; ++b, in += File::kBytes, tile += kShape.block_bytes()) {
+    for (int r = 0; r < kTileRows; ++r) {
+      const std::byte* row = in + r * stride_bytes;
+      __builtin_prefetch(row + kAhead);
+      std::memcpy(tile + 2 * r, row + File::kScale, 2);
+      if constexpr (kShape.minima) std::memcpy(tile + kShape.minima_offset() + 2 * r, row + File::kMinimum, 2);
+    }
+    for (int r = 0; r < kTileRows; r += 4) {
+      const std::byte* codes = in + r * stride_bytes + File::kCodes;
+      for (int i = 0; i < File::kCopied / 16; ++i) {
+        TransposeWords(codes + 16 * i, stride_bytes, tile + kShape.CodesAt(0) + 4 * i * packed::kVectorBytes + 4 * r);
+      }
+    }
+  }
+}
+
 void PackRow(Layout layout, const std::byte* in, int64_t cols, int row, std::byte* tile) {
   const LayoutInfo& info = Info(layout);
   if (!info.quantized) return PackElements(in, cols, row, info.block_bytes / kTileRows, tile);
@@ -170,6 +208,16 @@ void PackRow(Layout layout, const std::byte* in, int64_t cols, int row, std::byt
 
 void PackTile(Layout layout, const tensor::Weight& w, int64_t row_begin, std::byte* out) {
   PENG_CHECK(w.format == Info(layout).file_format && row_begin >= 0);
+  if (w.rows - row_begin >= kTileRows && Info(layout).quantized) {
+    bool done = false;
+    WithIntegerLayout(layout, [&]<Layout kLayout>() {
+      if constexpr (requires { FileBlock<kLayout>::kCopied; }) {
+        PackCopiedTile<kLayout>(w.Row(row_begin), w.planes[0].stride_bytes, w.cols / Info(layout).block_cols, out);
+        done = true;
+      }
+    });
+    if (done) return;
+  }
   std::memset(out, 0, static_cast<size_t>(PackedTileBytes(layout, w.cols)));
   const int rows = static_cast<int>(std::clamp<int64_t>(w.rows - row_begin, 0, kTileRows));
   for (int r = 0; r < rows; ++r) PackRow(layout, w.Row(row_begin + r), w.cols, r, out);
