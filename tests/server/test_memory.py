@@ -66,8 +66,8 @@ def check_bar(server, file_bytes, largest_tensor, prompts, tokens):
 def test_default_model(start_server, default_model):
     size = default_model.stat().st_size
     server = start_server(default_model, *SMALL_STEPS)
-    prompts = [[100 + i] + list(range(1000, 1700)) for i in range(3)]
-    check_bar(server, size, size // 3, prompts, 64)
+    prompts = [[100 + i] + list(range(1000, 1300)) for i in range(2)]
+    check_bar(server, size, size // 3, prompts, 16)
 
 
 # Layers that make a file of about 110 MB, or 200 MB where values are not packed closely.
@@ -144,7 +144,7 @@ def test_following_the_advice_starts_a_server_within_its_limit(start_server, pen
         server = start_server(default_model, *[x for pair in followed.items() for x in pair], program=program)
         try:
             # All of a short cache, and most of the scratch, is used.
-            context = min(3000, int(followed["--max-model-len"]))
+            context = min(1500, int(followed["--max-model-len"]))
             complete(server, [1] * (context - 8), 8)
             assert resident(server)["VmRSS"] < limit_mib * MIB
             assert server.process.poll() is None
