@@ -21,7 +21,8 @@ SHAPES = {
     "1.5b": (1536, 8960, 28, 12, 2, 151936, 10000.0),  # R1-Distill-Qwen-1.5B
     "7b": (4096, 11008, 30, 32, 32, 102400, 10000.0),  # DeepSeek-LLM-7B
 }
-KINDS = {"Q4_0": (T.Q4_0, T.Q6_K), "Q8_0": (T.Q8_0, T.Q8_0), "BF16": (T.BF16, T.BF16)}  # body, output head
+# Body, output head. Q4_K_M also has Q6_K where llama-quantize puts it: in ffn_down and attn_v of some layers.
+KINDS = {"Q4_0": (T.Q4_0, T.Q6_K), "Q4_K_M": (T.Q4_K, T.Q6_K), "Q8_0": (T.Q8_0, T.Q8_0), "BF16": (T.BF16, T.BF16)}
 
 
 def halves(values):
@@ -40,6 +41,12 @@ class Pool:
         if kind == T.Q4_0:
             scale = rng.uniform(0.003, 0.006, n) * rng.choice([-1, 1], n)
             return 32, np.concatenate([halves(scale), rng.integers(0, 256, (n, 16), np.uint8)], 1)
+        if kind == T.Q4_K:
+            # Values d * s * code - dmin * m with 6-bit s and m: centred where d * s * 7.5 is dmin * m.
+            n //= 4
+            scale = rng.uniform(7e-5, 1.4e-4, n)
+            header = np.concatenate([halves(scale), halves(scale * 7.5)], 1)
+            return 256, np.concatenate([header, self.scales_q4_k(n), rng.integers(0, 256, (n, 128), np.uint8)], 1)
         if kind == T.Q8_0:
             return 32, np.concatenate([halves(rng.uniform(2e-4, 3.6e-4, n)), rng.integers(0, 256, (n, 32), np.uint8)], 1)
         if kind == T.Q6_K:
@@ -49,6 +56,13 @@ class Pool:
                 [rng.integers(0, 256, (n, 192), np.uint8), scales, halves(rng.uniform(2.5e-5, 4e-5, n))], 1)
         values = (rng.standard_normal(n * 32).astype(np.float32) * 0.02).view(np.uint32) >> 16
         return 32, values.astype(np.uint16).view(np.uint8).reshape(-1, 64)
+
+    def scales_q4_k(self, n):
+        """12 bytes with 8 scales of 32 to 63; each minimum is its scale."""
+        s = self.rng.integers(32, 64, (n, 8), np.uint8)
+        low, high = s[:, :4], s[:, 4:]
+        first = low | (high >> 4) << 6
+        return np.concatenate([first, first, (high & 15) | (high & 15) << 4], 1)
 
     def matrix(self, kind, rows, cols):
         if kind not in self.blocks:
@@ -73,6 +87,11 @@ def copy_tokenizer(writer, source, vocab):
             writer.add_key_value(key, value, kind, field.types[-1])
         else:
             writer.add_key_value(key, value, kind)
+
+
+def more_bits(layer, layers):
+    """Whether llama-quantize gives the layer more bits in its _M mixes."""
+    return layer < layers // 8 or layer >= 7 * layers // 8 or (layer - layers // 8) % 3 == 2
 
 
 def write_model(path, shape, kind, tokenizer):
@@ -104,13 +123,14 @@ def write_model(path, shape, kind, tokenizer):
     matrix("token_embd.weight", body, vocab, hidden)
     for layer in range(layers):
         prefix = f"blk.{layer}."
+        larger = T.Q6_K if kind == "Q4_K_M" and more_bits(layer, layers) else body
         ones(prefix + "attn_norm.weight")
         for name, rows in (("attn_q", hidden), ("attn_k", kv_dim), ("attn_v", kv_dim), ("attn_output", hidden)):
-            matrix(prefix + name + ".weight", body, rows, hidden)
+            matrix(prefix + name + ".weight", larger if name == "attn_v" else body, rows, hidden)
         ones(prefix + "ffn_norm.weight")
         matrix(prefix + "ffn_gate.weight", body, ffn, hidden)
         matrix(prefix + "ffn_up.weight", body, ffn, hidden)
-        matrix(prefix + "ffn_down.weight", body, hidden, ffn)
+        matrix(prefix + "ffn_down.weight", larger, hidden, ffn)
     ones("output_norm.weight")
     matrix("output.weight", head, vocab, hidden)
     writer.write_header_to_file()

@@ -37,8 +37,8 @@ constexpr int64_t kBlockCols = 256;
 
 // Columns [begin, end) of T tiles times M rows: out (+)= sums; `tiles` points to column `begin`.
 template <typename V, typename W, int M, int T>
-void AddColumns(const GemmCall& call, int i0, const std::byte* tiles, int64_t tile_bytes, int64_t begin, int64_t end,
-                float* out) {
+[[gnu::flatten, gnu::noinline]] void AddColumns(const GemmCall& call, int i0, const std::byte* tiles,
+                                                int64_t tile_bytes, int64_t begin, int64_t end, float* out) {
   constexpr int kVectors = T * kTileRows / V::kLanes;
   const std::byte* lhs = call.lhs + i0 * call.lhs_stride;
   const int64_t lhs_stride = call.lhs_stride, out_stride = call.out_stride;

@@ -57,7 +57,8 @@ struct SmallGroups {
           dot[i] = part == 0 ? scaled : _mm256_add_epi32(dot[i], scaled);
         });
       });
-      AddDots<Scales, M>(lhs, g, h, scales, dot, sums);
+      const HalfScales<Scales> half(scales, h);
+      Unroll<M>([&](auto i) { AddDot<Scales>(dot[i], half, {lhs, i, g}, sums[i] + 8 * h); });
     });
   }
 
@@ -86,7 +87,10 @@ struct SmallGroups {
         });
       });
     });
-    Unroll<2>([&](auto h) { AddDots<Scales, M>(lhs, g, h, scales, dot[h], sums); });
+    Unroll<M>([&](auto i) {
+      const LhsScales<Scales> row(lhs, i, g);
+      Unroll<2>([&](auto h) { AddDot<Scales>(dot[h][i], {scales, h}, row, sums[i] + 8 * h); });
+    });
   }
 };
 
@@ -113,12 +117,12 @@ struct SplitGroups {
   template <int M, typename Scales, typename F>
   [[gnu::always_inline]] static void AddHalf(const LhsRows& lhs, int64_t g, int h, const Scales& scales,
                                              float sums[M][kTileRows], F add) {
-    __m256i acc[M][2], dot[M];
+    __m256i acc[M][2];
     Unroll<M>([&](auto i) { Start(lhs, i, g, acc[i]); });
     add(acc);
     const __m256i factors = scales.Factors(0, h);
-    Unroll<M>([&](auto i) { dot[i] = Combine(acc[i], factors); });
-    AddDots<Scales, M>(lhs, g, h, scales, dot, sums);
+    const HalfScales<Scales> half(scales, h);
+    Unroll<M>([&](auto i) { AddDot<Scales>(Combine(acc[i], factors), half, {lhs, i, g}, sums[i] + 8 * h); });
   }
 
   template <int M, typename Scales>
@@ -205,6 +209,7 @@ void WithRows(int rows, F fn) {
 }
 static_assert(kRows == 4 && kMaxStreamRows == 4);
 
+// Functions are flattened: left to itself, GCC calls the innermost lambdas, which keeps their sums in memory.
 template <Layout kLayout>
 struct Tiles {
   static constexpr packed::Shape kShape = packed::ShapeOf(kLayout);
@@ -214,7 +219,8 @@ struct Tiles {
 
   // A whole tile from packed memory.
   template <int M>
-  static void Stream(const LhsRows& lhs, const std::byte* tile, int64_t groups, float* out, int64_t out_stride) {
+  [[gnu::flatten, gnu::noinline]] static void Stream(const LhsRows& lhs, const std::byte* tile, int64_t groups,
+                                                     float* out, int64_t out_stride) {
     alignas(64) float memory[M][kTileRows];
     float(*sums)[kTileRows] = Opaque(memory);
     LoadSums<M>(true, out, out_stride, sums);
@@ -231,7 +237,8 @@ struct Tiles {
   }
 
   // Groups [begin, end) of one tile to scratch.
-  static void Unpack(const std::byte* tile, int64_t begin, int64_t end, std::byte* out) {
+  [[gnu::flatten, gnu::noinline]] static void Unpack(const std::byte* tile, int64_t begin, int64_t end,
+                                                     std::byte* out) {
     for (int64_t g = begin; g < end;) {
       const BlockScales<kLayout> block(tile + kShape.BlockAt(g));
       const int64_t block_end = (g / kShape.groups() + 1) * kShape.groups();
@@ -245,8 +252,9 @@ struct Tiles {
   // Groups [begin, end) of one tile from scratch. Meanwhile requests the same number of groups of tile `next`, from
   // group `next_begin` on.
   template <int M>
-  static void AddUnpacked(const LhsRows& lhs, const std::byte* unpacked, int64_t begin, int64_t end,
-                          const std::byte* next, int64_t next_begin, float* out, int64_t out_stride) {
+  [[gnu::flatten, gnu::noinline]] static void AddUnpacked(const LhsRows& lhs, const std::byte* unpacked, int64_t begin,
+                                                          int64_t end, const std::byte* next, int64_t next_begin,
+                                                          float* out, int64_t out_stride) {
     alignas(64) float memory[M][kTileRows];
     float(*sums)[kTileRows] = Opaque(memory);
     LoadSums<M>(begin == 0, out, out_stride, sums);

@@ -94,24 +94,52 @@ struct UnpackedScales {
   [[gnu::always_inline]] __m256 Minimum(int h) const { return LoadFloats(p + kMinima + 32 * h); }
 };
 
-// Adds the exact dots of M lhs rows with rows 8h.. of the tile, scaled, and what the minima contribute.
-template <typename Scales, int M>
-[[gnu::always_inline]] inline void AddDots(const LhsRows& lhs, int64_t g, int h, const Scales& scales,
-                                           const __m256i dot[M], float sums[M][kTileRows]) {
-  const __m256 scale = scales.Scale(h);
-  Unroll<M>([&](auto i) { AddScaled(dot[i], _mm256_mul_ps(scale, BroadcastFloat(lhs.scale(i, g))), sums[i] + 8 * h); });
-  if constexpr (Scales::kShape.minima && !Scales::kShape.per16()) {
-    const __m256 minimum = scales.Minimum(h);
-    Unroll<M>([&](auto i) { AddProduct(minimum, BroadcastFloat(lhs.scaled_sum(i, g)), sums[i] + 8 * h); });
+// What the floats of a group and half of the tile's rows are multiplied with, for one lhs row.
+template <typename Scales>
+struct LhsScales {
+  __m256 scale;
+  __m256 scaled_sum;     // where minima are per 32
+  __m256i half_sums[2];  // where they are per 16
+
+  [[gnu::always_inline]] LhsScales(const LhsRows& lhs, int i, int64_t g) : scale(BroadcastFloat(lhs.scale(i, g))) {
+    if constexpr (!Scales::kShape.minima) return;
+    if constexpr (Scales::kShape.per16())
+      Unroll<2>([&](auto part) { half_sums[part] = Broadcast32(lhs.half_sums(i, g, part)); });
+    else
+      scaled_sum = BroadcastFloat(lhs.scaled_sum(i, g));
   }
-  if constexpr (Scales::kShape.minima && Scales::kShape.per16()) {
-    const __m256 min_scale = scales.MinScale(h);
-    const __m256i factors[2] = {scales.MinFactors(0, h), scales.MinFactors(1, h)};
-    Unroll<M>([&](auto i) {
-      const __m256i min_dot = _mm256_add_epi32(_mm256_madd_epi16(Broadcast32(lhs.half_sums(i, g, 0)), factors[0]),
-                                               _mm256_madd_epi16(Broadcast32(lhs.half_sums(i, g, 1)), factors[1]));
-      AddScaled(min_dot, _mm256_mul_ps(min_scale, BroadcastFloat(lhs.scale(i, g))), sums[i] + 8 * h);
-    });
+};
+
+// The floats of a group for rows 8h.. of the tile.
+template <typename Scales>
+struct HalfScales {
+  __m256 scale;
+  __m256 minimum;  // or its scale, where minima are per 16
+  __m256i min_factors[2];
+
+  [[gnu::always_inline]] HalfScales(const Scales& scales, int h) : scale(scales.Scale(h)) {
+    if constexpr (!Scales::kShape.minima) return;
+    if constexpr (Scales::kShape.per16()) {
+      minimum = scales.MinScale(h);
+      Unroll<2>([&](auto part) { min_factors[part] = scales.MinFactors(part, h); });
+    } else {
+      minimum = scales.Minimum(h);
+    }
+  }
+};
+
+// Adds an exact dot, scaled, and what the minimum contributes.
+template <typename Scales>
+[[gnu::always_inline]] inline void AddDot(__m256i dot, const HalfScales<Scales>& half, const LhsScales<Scales>& lhs,
+                                          float* sums) {
+  AddScaled(dot, _mm256_mul_ps(half.scale, lhs.scale), sums);
+  if constexpr (!Scales::kShape.minima) return;
+  if constexpr (Scales::kShape.per16()) {
+    const __m256i min_dot = _mm256_add_epi32(_mm256_madd_epi16(lhs.half_sums[0], half.min_factors[0]),
+                                             _mm256_madd_epi16(lhs.half_sums[1], half.min_factors[1]));
+    AddScaled(min_dot, _mm256_mul_ps(half.minimum, lhs.scale), sums);
+  } else {
+    AddProduct(half.minimum, lhs.scaled_sum, sums);
   }
 }
 

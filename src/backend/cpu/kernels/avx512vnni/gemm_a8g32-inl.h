@@ -169,7 +169,8 @@ struct Groups {
 
 // Groups [begin, end) of one tile times M lhs rows: out (+)= sums. Both are multiples of a block's groups.
 template <Layout kLayout, int M>
-void AddGroups(const LhsRows& lhs, const std::byte* tile, int64_t begin, int64_t end, float* out, int64_t out_stride) {
+[[gnu::flatten, gnu::noinline]] void AddGroups(const LhsRows& lhs, const std::byte* tile, int64_t begin, int64_t end,
+                                               float* out, int64_t out_stride) {
   using G = Groups<kLayout>;
   constexpr packed::Shape kShape = G::kShape;
   __m512 acc[M];
