@@ -33,12 +33,14 @@ class ConfigBuilder {
 
   std::optional<int64_t> Int(std::string_view hf, std::string_view name, int64_t max = kMaxSize) {
     auto value = OneInt(name, max);
+    Name(hf, name);
     if (value) Set(hf, Json(*value));
     return value;
   }
 
   std::optional<double> Float(std::string_view hf, std::string_view name) {
     auto value = file_.Float(Key(name));
+    Name(hf, name);
     if (value) Set(hf, Json(*value));
     return value;
   }
@@ -57,12 +59,16 @@ class ConfigBuilder {
     return values[0];
   }
 
-  Json Take() { return std::move(config_); }
+  // Says what the file calls the key `hf`.
+  void Name(std::string_view hf, std::string_view name) { file_keys_.emplace(hf, Key(name)); }
+
+  ModelConfig Take() { return {file_.path(), std::move(config_), std::move(file_keys_)}; }
 
  private:
   const GgufFile& file_;
   std::string prefix_;
   Json config_;
+  ModelConfig::FileKeys file_keys_;
 };
 
 // rope.scaling.* as config.json's "rope_scaling"; also the older key rope.scale_linear.
@@ -75,6 +81,15 @@ void AddRopeScaling(const GgufFile& file, ConfigBuilder& builder) {
   }
   if (type.empty() || type == "none") return;
   Json scaling = Json::Object{{"rope_type", type}};
+  for (const auto& [hf, name] :
+       {std::pair("rope_scaling.rope_type", "rope.scaling.type"),
+        std::pair("rope_scaling.factor", "rope.scaling.factor"),
+        std::pair("rope_scaling.attn_factor", "rope.scaling.attn_factor"),
+        std::pair("rope_scaling.beta_fast", "rope.scaling.yarn_beta_fast"),
+        std::pair("rope_scaling.beta_slow", "rope.scaling.yarn_beta_slow"),
+        std::pair("rope_scaling.original_max_position_embeddings", "rope.scaling.original_context_length")}) {
+    builder.Name(hf, name);
+  }
   if (const auto factor = file.Float(builder.Key("rope.scaling.factor"))) scaling.Set("factor", Json(*factor));
   if (const auto original = file.Int(builder.Key("rope.scaling.original_context_length"), 1, kMaxSize)) {
     scaling.Set("original_max_position_embeddings", Json(*original));
@@ -137,7 +152,7 @@ ModelConfig GgufConfig(const GgufFile& file, const MappedWeights& weights) {
   builder.Set("tie_word_embeddings", Json(!tensors.contains("output.weight")));
   builder.Set("attention_bias", Json(tensors.contains("blk.0.attn_q.bias")));
   builder.Set("mlp_bias", Json(tensors.contains("blk.0.ffn_gate.bias")));
-  return ModelConfig(file.path(), builder.Take());
+  return builder.Take();
 }
 
 }  // namespace peng::formats

@@ -322,6 +322,21 @@ TEST(GgufConfig, TranslatesKeys) {
   EXPECT_EQ(c.Int("max_position_embeddings", 1, 9999), 4096);
   EXPECT_EQ(c.Int("vocab_size", 1, 99), 10);
   EXPECT_TRUE(c.Bool("tie_word_embeddings", false));
+  const auto refusal = [](auto&& get) -> std::string {
+    try {
+      get();
+    } catch (const base::Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  // Refusals name the file's keys.
+  EXPECT_NE(refusal([&] { c.Int("num_hidden_layers", 5, 9); }).find("m.gguf: \"llama.block_count\" is 2"),
+            std::string::npos);
+  EXPECT_NE(refusal([&] {
+              c.Object("rope_scaling")->Float("beta_fast");
+            }).find("\"llama.rope.scaling.yarn_beta_fast\" is missing"),
+            std::string::npos);
   EXPECT_EQ(checkpoint.eos_token_ids, std::vector<int32_t>{7});
   EXPECT_EQ(checkpoint.tokenizer.bos_id, std::nullopt);
   EXPECT_EQ(checkpoint.tokenizer.add_bos, false);

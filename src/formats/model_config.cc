@@ -18,8 +18,10 @@ const base::Json* FindValue(const base::Json& values, std::string_view key) {
 }  // namespace
 
 void ModelConfig::Refuse(std::string_view key, std::string_view what, std::string_view action) const {
+  const auto in_file = file_keys_.find(key);
+  const std::string_view name = in_file == file_keys_.end() ? key : in_file->second;
   throw base::Error(base::ErrorKind::kModelFile, base::Printable(source_, 4096),
-                    "\"" + base::Printable(key, 120) + "\" " + std::string(what), action);
+                    "\"" + base::Printable(name, 120) + "\" " + std::string(what), action);
 }
 
 std::string ModelConfig::Architecture() const {
@@ -72,7 +74,12 @@ std::optional<ModelConfig> ModelConfig::Object(std::string_view key) const {
   const base::Json* value = FindValue(values_, key);
   if (value == nullptr) return std::nullopt;
   if (!value->is_object()) Refuse(key, "is " + Shown(*value) + ", must be an object");
-  return ModelConfig(source_, *value);
+  FileKeys inner;
+  const std::string prefix = std::string(key) + ".";
+  for (const auto& [name, in_file] : file_keys_) {
+    if (name.starts_with(prefix)) inner.emplace(name.substr(prefix.size()), in_file);
+  }
+  return ModelConfig(source_, *value, std::move(inner));
 }
 
 }  // namespace peng::formats

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -13,11 +15,16 @@ namespace peng::formats {
 
 // A model's hyperparameters under the key names of Hugging Face's config.json, whatever file they came from: the GGUF
 // reader translates its own keys ("llama.block_count" becomes "num_hidden_layers"). Values are checked when they are
-// read; every getter throws base::Error (kModelFile) that names the source file, the key and the value found.
+// read; every getter throws base::Error (kModelFile) that names the source file, the file's key and the value found.
 class ModelConfig {
  public:
+  // Names of the file for keys that it calls otherwise: {"num_hidden_layers", "llama.block_count"}; a key inside an
+  // object is "rope_scaling.factor".
+  using FileKeys = std::map<std::string, std::string, std::less<>>;
+
   ModelConfig() = default;  // empty: every required key is missing
-  ModelConfig(std::string source, base::Json values) : source_(std::move(source)), values_(std::move(values)) {}
+  ModelConfig(std::string source, base::Json values, FileKeys file_keys = {})
+      : source_(std::move(source)), values_(std::move(values)), file_keys_(std::move(file_keys)) {}
 
   // The file that the values came from, for messages.
   const std::string& source() const { return source_; }
@@ -40,6 +47,7 @@ class ModelConfig {
  private:
   std::string source_;
   base::Json values_;
+  FileKeys file_keys_;
 };
 
 }  // namespace peng::formats
