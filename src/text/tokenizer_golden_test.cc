@@ -7,6 +7,7 @@
 #include <map>
 
 #include "base/json.h"
+#include "base/sha256.h"
 #include "text/detokenizer.h"
 #include "text/test_data.h"
 #include "text/tokenizer.h"
@@ -211,6 +212,26 @@ TEST_P(LlamaCppVectorsTest, SameIds) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, LlamaCppVectorsTest, ::testing::Values("deepseek_coder", "deepseek_llm", "qwen2_5"));
+
+// Runs on which patterns take many steps or much stack, and that step limits cut elsewhere.
+class LongRunsTest : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(LongRunsTest, GiveTheIdsOfHuggingFace) {
+  const Json golden = LoadJson(TestDataDir() + "/tokenizers/long_runs.json");
+  const auto tokenizer = LoadHfTokenizer(GetParam());
+  for (const auto& [name, expected] : golden.Find("ids")->Find(GetParam())->as_object()) {
+    const Json& run = *golden.Find("runs")->Find(name);
+    std::string text;
+    for (int64_t i = 0; i < run.Find("times")->as_int(); ++i) text += run.Find("unit")->as_string();
+    const std::vector<int32_t> ids = tokenizer->Encode(text + run.Find("tail")->as_string(), false);
+    EXPECT_EQ(static_cast<int64_t>(ids.size()), expected.as_array()[0].as_int()) << name;
+    const std::string_view bytes(reinterpret_cast<const char*>(ids.data()), ids.size() * sizeof(int32_t));
+    EXPECT_EQ(base::ToHex(base::Sha256::Of(bytes)), expected.as_array()[1].as_string()) << name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, LongRunsTest,
+                         ::testing::Values("smollm2", "deepseek_llm", "deepseek_coder", "deepseek_v3", "qwen2_5"));
 
 // A rendered chat brings its own BOS, if its model has one: encoded as it is or as a text, it has exactly that one.
 TEST(ChatPromptTest, OneBosAndTheIdsOfTheText) {

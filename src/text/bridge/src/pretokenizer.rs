@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Pre-tokenization with patterns that say when they give up.
 //!
-//! The regular expressions of the `tokenizers` crate stop without a word after a million steps, and what is left of the
-//! text is taken for one word: other tokens than every other implementation gives. The same patterns run here with more
-//! steps, enough for any text that a context holds, and an error behind them.
+//! The regular expressions of the `tokenizers` crate stop without a word after a million steps or characters on their
+//! stack, and what is left of the text is taken for one word: other tokens than every other implementation gives. Nearly
+//! all patterns of models need such an engine only for how they end; that end is written out here, and the rest takes
+//! linear time and no stack. Other patterns run with more steps, and an error behind them.
 
 use fancy_regex::{Regex, RegexBuilder};
+use regex_automata::{meta, Input};
 use tokenizers::pattern::{Invert, Pattern};
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;
 use tokenizers::pre_tokenizers::split::{Split, SplitPattern};
-use tokenizers::{
-    Offsets, PreTokenizedString, PreTokenizer, PreTokenizerWrapper, SplitDelimiterBehavior, Tokenizer,
-};
+use tokenizers::{Offsets, PreTokenizedString, PreTokenizer, PreTokenizerWrapper, SplitDelimiterBehavior, Tokenizer};
 
 use crate::abi::*;
 
@@ -22,7 +22,12 @@ const MAX_STEPS: usize = 64_000_000;
 /// What ByteLevel splits by when it is asked to split: GPT-2's pattern.
 const GPT2: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
 
+/// How the patterns of GPT-2, Llama 3, Qwen and DeepSeek-V3 end: a run of space leaves its last character to the word
+/// behind it.
+const TAIL: &str = r"|\s+(?!\S)|\s+";
+
 enum Step {
+    Words { regex: Words, behavior: SplitDelimiterBehavior, invert: bool },
     Regex { regex: Regex, behavior: SplitDelimiterBehavior, invert: bool },
     PrefixSpace,
     Other(PreTokenizerWrapper),
@@ -51,8 +56,48 @@ impl Pattern for Checked<'_> {
     }
 }
 
+/// A pattern that ends in TAIL: the alternatives before it, and a run of space if none of them matches.
+struct Words(meta::Regex);
+
+impl Words {
+    fn new(pattern: &str) -> Option<Words> {
+        let regex = meta::Regex::new_many(&[pattern.strip_suffix(TAIL)?, r"\s+"]).ok()?;
+        (!regex.is_match("")).then_some(Words(regex))
+    }
+}
+
+impl Pattern for &Words {
+    fn find_matches(&self, inside: &str) -> tokenizers::Result<Vec<(Offsets, bool)>> {
+        if inside.is_empty() {
+            return Ok(vec![((0, 0), false)]);
+        }
+        let (mut pieces, mut end) = (Vec::new(), 0);
+        while let Some(found) = self.0.find(Input::new(inside).range(end..)) {
+            let (start, mut stop) = (found.start(), found.end());
+            if found.pattern().as_usize() == 1 && stop < inside.len() {
+                let last = inside[start..stop].chars().next_back().map_or(0, char::len_utf8);
+                if stop - last > start {
+                    stop -= last;
+                }
+            }
+            if end != start {
+                pieces.push(((end, start), false));
+            }
+            pieces.push(((start, stop), true));
+            end = stop;
+        }
+        if end != inside.len() {
+            pieces.push(((end, inside.len()), false));
+        }
+        Ok(pieces)
+    }
+}
+
 impl Step {
     fn regex(pattern: &str, behavior: SplitDelimiterBehavior, invert: bool) -> Outcome<Step> {
+        if let Some(regex) = Words::new(pattern) {
+            return Ok(Step::Words { regex, behavior, invert });
+        }
         let regex = RegexBuilder::new(pattern).backtrack_limit(MAX_STEPS).build();
         let regex = regex.map_err(|e| Failure::new(format!("pre_tokenizer: {e}")))?;
         Ok(Step::Regex { regex, behavior, invert })
@@ -60,6 +105,8 @@ impl Step {
 
     fn run(&self, text: &mut PreTokenizedString) -> tokenizers::Result<()> {
         match self {
+            Step::Words { regex, behavior, invert: true } => text.split(|_, part| part.split(Invert(regex), *behavior)),
+            Step::Words { regex, behavior, invert: false } => text.split(|_, part| part.split(regex, *behavior)),
             Step::Regex { regex, behavior, invert: true } => {
                 text.split(|_, part| part.split(Invert(Checked(regex)), *behavior))
             }
@@ -125,6 +172,33 @@ mod tests {
         let regex = RegexBuilder::new(r"\s+(?!\S)|\s*[\r\n]+").backtrack_limit(100).build().unwrap();
         assert!(Checked(&regex).find_matches(&" ".repeat(50)).is_ok());
         assert!(Checked(&regex).find_matches(&("x".repeat(500) + "  y")).is_err());
+    }
+
+    #[test]
+    fn words_are_those_of_the_pattern() {
+        let exact = Regex::new(GPT2).unwrap();
+        let fast = Words::new(GPT2).unwrap();
+        let alphabet =
+            [" ", "  ", "\n", "\r\n", "\t", "\u{3000}", "a", "B", "é", "7", "!", "'s", "'", "\u{200b}", "中"];
+        let mut state = 1u64;
+        for _ in 0..20_000 {
+            let mut text = String::new();
+            for _ in 0..(state >> 33) % 12 {
+                state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+                text.push_str(alphabet[(state >> 40) as usize % alphabet.len()]);
+            }
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            let (ours, theirs) = ((&fast).find_matches(&text).unwrap(), Checked(&exact).find_matches(&text).unwrap());
+            assert_eq!(ours, theirs, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn patterns_that_end_otherwise_are_not_words() {
+        assert!(Words::new(r"\p{L}+|\s+").is_none());
+        assert!(Words::new(r"(?:a|\s+(?!\S)|\s+").is_none());
+        assert!(Words::new(r"(?<=a)b|\s+(?!\S)|\s+").is_none());
+        assert!(Words::new(r"x*|\s+(?!\S)|\s+").is_none());
     }
 
     #[test]
