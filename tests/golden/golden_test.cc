@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <span>
 
 #include "model_runner.h"
 #include "reference.h"
@@ -24,40 +26,32 @@ constexpr Tolerance kFloat32 = {1e-3, 1e-4, 1e-3};
 constexpr Tolerance kDefault = {0.5, 0.15, 0.5};
 
 struct Case {
-  std::string model;  // folder, or GGUF type of llama_gqa
-  bool gguf = false;
+  GoldenModel model;
+  ComputeType compute;
+  IsaTier tier;
 };
 
-std::vector<Case> FolderCases() {
+// Every checkpoint in both arithmetics, on every tier of instruction sets that this machine has.
+std::vector<Case> CasesOf(const std::vector<GoldenModel>& models) {
   std::vector<Case> cases;
-  for (const char* m : {"llama_mha", "llama_gqa", "llama_linear_rope", "llama_llama3_rope"})
-    cases.push_back({m, false});
-  return cases;
-}
-
-std::vector<Case> AllCases() {
-  std::vector<Case> cases = FolderCases();
-  for (const std::string& type : GgufTypes()) cases.push_back({type, true});
+  for (const GoldenModel& model : models) {
+    for (const IsaTier& tier : HostTiers()) {
+      for (ComputeType compute : {ComputeType::kFloat32, ComputeType::kAuto}) cases.push_back({model, compute, tier});
+    }
+  }
   return cases;
 }
 
 class Golden : public testing::TestWithParam<Case> {
  protected:
-  ModelRunner MakeRunner(ComputeType compute, uint32_t isa = ~uint32_t{0}) const {
+  static ModelRunner MakeRunner() {
     backend::cpu::CpuBackendConfig config;
-    config.compute = compute;
-    config.isa = isa;
-    config.pool.shards = {{-1, -1}};
-    const Case& c = GetParam();
-    return ModelRunner(c.gguf ? GgufPath("llama_gqa-" + c.model + ".gguf") : DataPath("models/" + c.model), config);
+    config.compute = GetParam().compute;
+    config.isa = GetParam().tier.isa;
+    config.pool.shards = {{-1}};
+    return ModelRunner(CheckpointPath(GetParam().model), config);
   }
-  Reference MakeReference() const {
-    const Case& c = GetParam();
-    if (c.gguf) {
-      return Reference(DataPath("gguf/llama_gqa-refs.safetensors"), DataPath("gguf/llama_gqa-refs.json"), c.model);
-    }
-    return Reference(DataPath("models/" + c.model + "/ref.safetensors"), DataPath("models/" + c.model + "/ref.json"));
-  }
+  static const Tolerance& MyTolerance() { return GetParam().compute == ComputeType::kFloat32 ? kFloat32 : kDefault; }
 };
 
 void ExpectClose(const std::vector<float>& got, const std::vector<float>& expected, const Tolerance& tolerance,
@@ -101,32 +95,52 @@ void ExpectReference(ModelRunner& runner, const Reference& reference, const Tole
   EXPECT_GT(compared, 20) << "too few greedy tokens are clear enough to compare";
 }
 
-TEST_P(Golden, Float32GivesTheReference) {
-  ModelRunner runner = MakeRunner(ComputeType::kFloat32);
-  ExpectReference(runner, MakeReference(), kFloat32);
+TEST_P(Golden, GivesTheReference) {
+  ModelRunner runner = MakeRunner();
+  ExpectReference(runner, ReferenceOf(GetParam().model), MyTolerance());
 }
 
-TEST_P(Golden, Float32GivesTheReferenceOnPortableCode) {
-  ModelRunner runner = MakeRunner(ComputeType::kFloat32, 0);
-  ExpectReference(runner, MakeReference(), kFloat32);
+std::vector<float> LogSoftmax(std::span<const float> logits) {
+  const double max = *std::max_element(logits.begin(), logits.end());
+  double sum = 0;
+  for (const float x : logits) sum += std::exp(x - max);
+  std::vector<float> logprobs;
+  for (const float x : logits) logprobs.push_back(static_cast<float>(x - max - std::log(sum)));
+  return logprobs;
 }
 
-TEST_P(Golden, DefaultArithmeticIsClose) {
-  ModelRunner runner = MakeRunner(ComputeType::kAuto);
-  ExpectReference(runner, MakeReference(), kDefault);
-}
-
-TEST_P(Golden, DefaultArithmeticIsCloseOnPortableCode) {
-  ModelRunner runner = MakeRunner(ComputeType::kAuto, 0);
-  ExpectReference(runner, MakeReference(), kDefault);
+// Log-probabilities at every position of every prompt: of the next token in GGUF files, else the 20 largest.
+TEST_P(Golden, EveryPositionGivesTheReference) {
+  ModelRunner runner = MakeRunner();
+  const Reference reference = ReferenceOf(GetParam().model);
+  const bool gguf = GetParam().model.gguf;
+  constexpr size_t kTop = 20;
+  for (size_t p = 0; p < reference.prompts().size(); ++p) {
+    const std::vector<int32_t>& prompt = reference.prompts()[p];
+    if (gguf && prompt.size() < 2) continue;
+    Sequence sequence;
+    const std::vector<float> logits = runner.Prompt(sequence, prompt, 512);
+    std::vector<float> found;
+    for (size_t i = 0; i < prompt.size(); ++i) {
+      std::vector<float> row = LogSoftmax(std::span(logits).subspan(i * runner.vocab(), runner.vocab()));
+      if (!gguf) {
+        std::partial_sort(row.begin(), row.begin() + kTop, row.end(), std::greater<>());
+        found.insert(found.end(), row.begin(), row.begin() + kTop);
+      } else if (i + 1 < prompt.size()) {
+        found.push_back(row[prompt[i + 1]]);
+      }
+    }
+    const std::string name = "p" + std::to_string(p) + (gguf ? ".logprob_of_next" : ".top20_logprobs");
+    ExpectClose(found, reference.Floats(name), MyTolerance(), name);
+  }
 }
 
 // No hidden states were recorded for GGUF files.
 class GoldenLayers : public Golden {};
 
 TEST_P(GoldenLayers, EveryLayerGivesTheReference) {
-  ModelRunner runner = MakeRunner(ComputeType::kFloat32);
-  const Reference reference = MakeReference();
+  ModelRunner runner = MakeRunner();
+  const Reference reference = ReferenceOf(GetParam().model);
   WatchingOps watching(runner.backend());
   Sequence sequence;
   const auto logits = runner.Step({{&sequence, reference.prompts()[1]}}, watching);
@@ -143,11 +157,25 @@ TEST_P(GoldenLayers, EveryLayerGivesTheReference) {
 }
 
 std::string CaseName(const testing::TestParamInfo<Case>& info) {
-  return (info.param.gguf ? "gguf_" : "") + info.param.model;
+  const char* compute = info.param.compute == ComputeType::kFloat32 ? "_float32_" : "_auto_";
+  return TestName(info.param.model) + compute + info.param.tier.name;
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, Golden, testing::ValuesIn(AllCases()), CaseName);
-INSTANTIATE_TEST_SUITE_P(Models, GoldenLayers, testing::ValuesIn(FolderCases()), CaseName);
+std::vector<Case> LayerCases() {
+  std::vector<Case> cases = CasesOf(GoldenFolders());
+  std::erase_if(cases, [](const Case& c) { return c.compute != ComputeType::kFloat32; });
+  return cases;
+}
+
+INSTANTIATE_TEST_SUITE_P(Folders, Golden, testing::ValuesIn(CasesOf(GoldenFolders())), CaseName);
+INSTANTIATE_TEST_SUITE_P(Gguf, Golden, testing::ValuesIn(CasesOf(GoldenGgufs())), CaseName);
+INSTANTIATE_TEST_SUITE_P(Folders, GoldenLayers, testing::ValuesIn(LayerCases()), CaseName);
+
+// A file that is missing from tests/data would pass unseen.
+TEST(GoldenData, IsComplete) {
+  EXPECT_EQ(GoldenFolders().size(), 9u);
+  EXPECT_EQ(GoldenGgufs().size(), 29u);
+}
 
 }  // namespace
 }  // namespace peng

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "backend/dry_run.h"
 #include "base/check.h"
+#include "engine/model_executor.h"
 #include "formats/checkpoint.h"
 #include "models/registry.h"
 
@@ -22,15 +22,10 @@ ModelRunner::ModelRunner(const std::string& path, const backend::cpu::CpuBackend
   models::WeightLoader loader(*checkpoint.weights, *backend_);
   model_ = models::MakeModel(checkpoint.config, loader);
   loader.LoadAll();
+  for (int block = kNumBlocks - 1; block > 0; --block) free_blocks_.push_back(block);
   kv_ = backend_->MakeKvStore(model_->Kv(backend_->DefaultKvDType()), backend_->DefaultBlockSize(), kNumBlocks);
 
-  const backend::ForwardBatch largest = backend::DryRunBatch(kMaxRows, kMaxRows, block_size());
-  backend::DryRunOps ops;
-  backend::DryRunKvStore kv(block_size());
-  const auto counting = backend_->MakeArena(0);
-  backend::ExecContext context{ops, *counting, kv, largest};
-  model_->Forward(context);
-  arena_ = backend_->MakeArena(counting->peak_bytes());
+  arena_ = backend_->MakeArena(engine::ScratchBytes(*model_, *backend_, kMaxRows, kMaxRows, block_size()));
 }
 
 void ModelRunner::AddRows(const Rows& rows, backend::ForwardBatch& batch) {
@@ -42,8 +37,9 @@ void ModelRunner::AddRows(const Rows& rows, backend::ForwardBatch& batch) {
   sequence.phase = rows.phase;
   for (int32_t token : rows.tokens) {
     if (s.length == static_cast<int>(s.blocks.size()) * block_size()) {
-      PENG_CHECK(next_block_ < kNumBlocks);
-      s.blocks.push_back(next_block_++);
+      PENG_CHECK(!free_blocks_.empty());
+      s.blocks.push_back(free_blocks_.back());
+      free_blocks_.pop_back();
     }
     batch.token_ids.push_back(token);
     batch.positions.push_back(s.length);
@@ -73,6 +69,11 @@ std::vector<std::vector<float>> ModelRunner::Step(const std::vector<Rows>& rows,
     result.push_back(std::move(values));
   }
   return result;
+}
+
+void ModelRunner::Drop(Sequence& sequence) {
+  free_blocks_.insert(free_blocks_.end(), sequence.blocks.begin(), sequence.blocks.end());
+  sequence = {};
 }
 
 std::vector<float> ModelRunner::Prompt(Sequence& sequence, const std::vector<int32_t>& tokens, int chunk) {

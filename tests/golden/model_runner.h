@@ -37,6 +37,9 @@ class ModelRunner {
   // Computes `tokens` as a prompt in chunks; logits of all of them.
   std::vector<float> Prompt(Sequence& sequence, const std::vector<int32_t>& tokens, int chunk);
 
+  // Empties `sequence`; its blocks serve others, who must not share them any more.
+  void Drop(Sequence& sequence);
+
   backend::Backend& backend() { return *backend_; }
   const models::Model& model() const { return *model_; }
   int64_t vocab() const { return model_->info().vocab_size; }
@@ -49,7 +52,7 @@ class ModelRunner {
   std::unique_ptr<models::Model> model_;
   std::unique_ptr<backend::KvStore> kv_;
   std::unique_ptr<backend::Arena> arena_;
-  int next_block_ = 1;
+  std::vector<int32_t> free_blocks_;
 };
 
 }  // namespace peng

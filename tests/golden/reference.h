@@ -28,12 +28,30 @@ class Reference {
   std::vector<std::vector<int32_t>> greedy_;
 };
 
+// A golden checkpoint with its reference.
+struct GoldenModel {
+  std::string name;  // folder of tests/data/models, or "llama_gqa-Q4_0" of tests/data/gguf
+  bool gguf = false;
+};
+std::vector<GoldenModel> GoldenFolders();
+std::vector<GoldenModel> GoldenGgufs();
+// Of which a reference is kept: what OpenCheckpoint takes.
+std::string CheckpointPath(const GoldenModel& model);
+Reference ReferenceOf(const GoldenModel& model);
+// As part of the name of a test.
+std::string TestName(const GoldenModel& model);
+
+// A tier of instruction sets that this machine has, by the name that PENG_MAX_ISA takes.
+struct IsaTier {
+  std::string name;
+  uint32_t isa;
+};
+// From the oldest to the newest, without those that add no kernels.
+std::vector<IsaTier> HostTiers();
+
 // A file under tests/data.
 std::string DataPath(const std::string& name);
 // The path of a GGUF of tests/data/gguf, unpacked to a temporary folder if it is stored as .gz.
 std::string GgufPath(const std::string& name);
-
-// Types of the llama_gqa files: all weights of that type, or a mix that a quantizer names.
-std::vector<std::string> GgufTypes();
 
 }  // namespace peng
