@@ -55,7 +55,8 @@ void GenerationSession::Run(api::Llm& llm, std::vector<api::Prompt> prompts) {
 
 bool GenerationSession::PrepareAll(const api::Llm& llm, std::vector<api::Prompt> prompts) {
   constexpr int64_t kMaxChoicesInAll = 16384;
-  if (static_cast<int64_t>(prompts.size()) * std::max<int64_t>(1, request_.params.n) > kMaxChoicesInAll) {
+  const auto num_prompts = static_cast<int64_t>(prompts.size());
+  if (num_prompts > 1 && num_prompts * std::max<int64_t>(1, request_.params.n) > kMaxChoicesInAll) {
     reply_->Send(ToResponse(
         BadRequest(fmt::format("n times the number of prompts must be at most {}.", kMaxChoicesInAll), "n")));
     return false;
