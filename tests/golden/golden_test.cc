@@ -110,7 +110,9 @@ std::vector<float> LogSoftmax(std::span<const float> logits) {
 }
 
 // Log-probabilities at every position of every prompt: of the next token in GGUF files, else the 20 largest.
-TEST_P(Golden, EveryPositionGivesTheReference) {
+class GoldenPositions : public Golden {};
+
+TEST_P(GoldenPositions, EveryPositionGivesTheReference) {
   ModelRunner runner = MakeRunner();
   const Reference reference = ReferenceOf(GetParam().model);
   const bool gguf = GetParam().model.gguf;
@@ -161,15 +163,17 @@ std::string CaseName(const testing::TestParamInfo<Case>& info) {
   return TestName(info.param.model) + compute + info.param.tier.name;
 }
 
-std::vector<Case> LayerCases() {
-  std::vector<Case> cases = CasesOf(GoldenFolders());
+std::vector<Case> Float32CasesOf(const std::vector<GoldenModel>& models) {
+  std::vector<Case> cases = CasesOf(models);
   std::erase_if(cases, [](const Case& c) { return c.compute != ComputeType::kFloat32; });
   return cases;
 }
 
 INSTANTIATE_TEST_SUITE_P(Folders, Golden, testing::ValuesIn(CasesOf(GoldenFolders())), CaseName);
 INSTANTIATE_TEST_SUITE_P(Gguf, Golden, testing::ValuesIn(CasesOf(GoldenGgufs())), CaseName);
-INSTANTIATE_TEST_SUITE_P(Folders, GoldenLayers, testing::ValuesIn(LayerCases()), CaseName);
+INSTANTIATE_TEST_SUITE_P(Folders, GoldenPositions, testing::ValuesIn(Float32CasesOf(GoldenFolders())), CaseName);
+INSTANTIATE_TEST_SUITE_P(Gguf, GoldenPositions, testing::ValuesIn(Float32CasesOf(GoldenGgufs())), CaseName);
+INSTANTIATE_TEST_SUITE_P(Folders, GoldenLayers, testing::ValuesIn(Float32CasesOf(GoldenFolders())), CaseName);
 
 // A file that is missing from tests/data would pass unseen.
 TEST(GoldenData, IsComplete) {
