@@ -16,7 +16,7 @@ struct IsaName {
 // without kernels of its own adds nothing and uses those of the tiers before it.
 constexpr IsaName kX86[] = {
     {"portable", 0}, {"avx2", kIsaAvx2}, {"avx512", kIsaAvx512}, {"avx512vnni", kIsaAvx512Vnni}, {"amx", 0}};
-constexpr IsaName kArm[] = {{"portable", 0}, {"neon", 0}, {"dotprod", 0}, {"i8mm", 0}, {"sve", 0}};
+constexpr IsaName kArm[] = {{"portable", 0}, {"neon", kIsaNeon}, {"dotprod", kIsaDotprod}, {"i8mm", 0}, {"sve", 0}};
 
 std::optional<uint32_t> UpTo(std::span<const IsaName> tiers, std::string_view name) {
   uint32_t isa = 0;
@@ -41,10 +41,12 @@ std::optional<uint32_t> IsaUpTo(std::string_view name) {
 
 std::string IsaNames(uint32_t isa) {
   std::string names;
-  for (const IsaName& tier : kX86) {
-    if ((isa & tier.bit) == 0) continue;
-    if (!names.empty()) names += '+';
-    names += tier.name;
+  for (const std::span<const IsaName> tiers : {std::span<const IsaName>(kX86), std::span<const IsaName>(kArm)}) {
+    for (const IsaName& tier : tiers) {
+      if ((isa & tier.bit) == 0) continue;
+      if (!names.empty()) names += '+';
+      names += tier.name;
+    }
   }
   return names.empty() ? "portable" : names;
 }

@@ -24,9 +24,11 @@ TEST(Isa, NamesAreCumulative) {
     EXPECT_TRUE(IsaUpTo(name).has_value()) << name;
   }
   EXPECT_EQ(IsaUpTo("amx"), IsaUpTo("avx512vnni"));
-  EXPECT_EQ(IsaUpTo("dotprod"), 0u);
+  EXPECT_EQ(IsaUpTo("neon"), kIsaNeon);
+  EXPECT_EQ(IsaUpTo("sve"), kIsaNeon | kIsaDotprod);
   EXPECT_EQ(IsaNames(0), "portable");
   EXPECT_EQ(IsaNames(kIsaAvx2 | kIsaAvx512), "avx2+avx512");
+  EXPECT_EQ(IsaNames(kIsaNeon | kIsaDotprod), "neon+dotprod");
 }
 
 TEST(Registry, EveryLayoutHasAPortableKernel) {

@@ -10,7 +10,7 @@ struct Row {
   const VectorKernels* (*table)();
 };
 // Best first.
-constexpr Row kRows[] = {{kIsaAvx2, Avx2VectorKernels}, {0, PortableVectorKernels}};
+constexpr Row kRows[] = {{kIsaAvx2, Avx2VectorKernels}, {kIsaNeon, NeonVectorKernels}, {0, PortableVectorKernels}};
 
 }  // namespace
 

@@ -89,5 +89,6 @@ const VectorKernels& ChooseVectorKernels(uint32_t isa);
 // One row per instruction set; null where the compiler's target lacks it.
 const VectorKernels* PortableVectorKernels();
 const VectorKernels* Avx2VectorKernels();
+const VectorKernels* NeonVectorKernels();
 
 }  // namespace peng::backend::cpu
