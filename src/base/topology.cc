@@ -4,8 +4,11 @@
 #include <hwloc.h>
 
 #include <algorithm>
+#include <charconv>
+#include <climits>
 #include <cmath>
 #include <memory>
+#include <string_view>
 #include <thread>
 #include <tuple>
 #include <utility>
@@ -59,6 +62,54 @@ std::vector<Core> TakeCores(hwloc_topology* t, hwloc_bitmap_t within) {
   return cores;
 }
 
+// The capacity that Linux measures, where it does (Arm); Intel's small cores have half the width of their large ones.
+int SpeedOfKind(unsigned num_infos, const hwloc_info_s* infos) {
+  int speed = 1024;
+  for (unsigned i = 0; i < num_infos; ++i) {
+    const std::string_view name = infos[i].name, value = infos[i].value;
+    int capacity = 0;
+    std::from_chars(value.data(), value.data() + value.size(), capacity);
+    if (name == "LinuxCapacity" && capacity > 0) return capacity;
+    if (name == "CoreType" && value == "IntelAtom") speed = 512;
+  }
+  return speed;
+}
+
+void SetSpeeds(hwloc_topology* t, std::vector<Core>& cores) {
+  Bitmap cpus(hwloc_bitmap_alloc());
+  const int num_kinds = hwloc_cpukinds_get_nr(t, 0);
+  for (int kind = 0; kind < num_kinds; ++kind) {
+    int efficiency = 0;
+    unsigned num_infos = 0;
+    hwloc_info_s* infos = nullptr;
+    if (hwloc_cpukinds_get_info(t, static_cast<unsigned>(kind), cpus.get(), &efficiency, &num_infos, &infos, 0) != 0) {
+      continue;
+    }
+    for (Core& core : cores) {
+      if (hwloc_bitmap_isset(cpus.get(), static_cast<unsigned>(core.cpus.front()))) {
+        core.speed = SpeedOfKind(num_infos, infos);
+      }
+    }
+  }
+}
+
+// Cores that are about as fast as the fastest.
+int FastCores(const Topology& topology) {
+  int fastest = 0, slowest = INT_MAX;
+  for (const NumaNode& node : topology.nodes) {
+    for (const Core& core : node.cores) {
+      fastest = std::max(fastest, core.speed);
+      slowest = std::min(slowest, core.speed);
+    }
+  }
+  int fast = 0;
+  for (const NumaNode& node : topology.nodes) {
+    for (const Core& core : node.cores) fast += int64_t{core.speed} * 4 >= int64_t{fastest} * 3;
+  }
+  const int all = topology.num_cores();
+  return int64_t{all} * slowest >= int64_t{2} * fast * fastest ? all : fast;
+}
+
 // `usable` is used up: a CPU near two memory nodes (DRAM and HBM, say) counts for the first.
 Topology Read(hwloc_topology* t, Bitmap usable) {
   Topology topology;
@@ -77,6 +128,11 @@ Topology Read(hwloc_topology* t, Bitmap usable) {
   if (!others.empty()) {
     std::vector<Core>& cores = topology.nodes.front().cores;
     cores.insert(cores.end(), others.begin(), others.end());
+  }
+  for (NumaNode& node : topology.nodes) {
+    SetSpeeds(t, node.cores);
+    std::stable_sort(node.cores.begin(), node.cores.end(),
+                     [](const Core& a, const Core& b) { return a.speed > b.speed; });
   }
   std::sort(topology.nodes.begin(), topology.nodes.end(),
             [](const NumaNode& a, const NumaNode& b) { return a.os_index < b.os_index; });
@@ -168,9 +224,12 @@ Topology SyntheticTopology(const std::string& description) {
 
 ThreadBudget DefaultThreads(const Topology& topology, const CgroupLimits& limits) {
   ThreadBudget budget;
-  budget.threads = topology.num_cores();
+  budget.threads = FastCores(topology);
   budget.max_useful = topology.num_cpus();
   budget.reason = "physical cores";
+  if (budget.threads < topology.num_cores()) {
+    budget.reason = "fast ones of " + std::to_string(topology.num_cores()) + " physical cores";
+  }
   if (!limits.cpu_quota) return budget;
   const int quota = std::max(1, static_cast<int>(std::min(std::floor(*limits.cpu_quota), 1e6)));
   budget.max_useful = std::min(budget.max_useful, quota);

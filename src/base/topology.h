@@ -12,12 +12,13 @@ namespace peng::base {
 // A physical core: the ids of its hardware threads that this process may use, ascending. Never empty.
 struct Core {
   std::vector<int> cpus;
+  int speed = 1024;  // relative to the machine's other cores: hybrid machines have cores of several speeds
 };
 
 // A NUMA node with at least one usable CPU.
 struct NumaNode {
-  int os_index = 0;  // the kernel's number of the node
-  std::vector<Core> cores;
+  int os_index = 0;         // the kernel's number of the node
+  std::vector<Core> cores;  // the fastest first
 };
 
 struct Topology {
@@ -38,11 +39,14 @@ struct ThreadBudget {
   std::string reason;  // what decided `threads`, for the log: "physical cores" or "cgroup CPU quota of 2.5"
 };
 
-// One thread per physical core, within the CPU quota (rounded down), at least one.
+// One thread per physical core, within the CPU quota (rounded down), at least one. The parts of a step wait for each
+// other, so of cores of several speeds only the fast ones count, unless all together are twice as fast at the slow
+// ones' pace.
 ThreadBudget DefaultThreads(const Topology& topology, const CgroupLimits& limits);
 
 // CPU ids for `num_threads` threads as shards and lanes (ThreadPool's PoolSpec): one shard per node, the threads spread
-// as evenly as the nodes' cores allow, on different physical cores before their second hardware threads. Nodes that get
+// as evenly as the nodes' cores allow, on the fastest cores first and on different physical cores before their second
+// hardware threads. Nodes that get
 // no thread are left out; more threads than CPUs are not bound (-1).
 std::vector<std::vector<int>> PlaceThreads(const Topology& topology, int num_threads);
 

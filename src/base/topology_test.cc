@@ -3,10 +3,17 @@
 
 #include <gtest/gtest.h>
 #include <sched.h>
+#include <stdlib.h>
 
 #include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <map>
 #include <set>
+#include <string>
 #include <thread>
+#include <utility>
 
 #include "base/error.h"
 
@@ -60,6 +67,168 @@ TEST(Topology, ThisMachineWithinTheAffinityMask) {
   }).join();
   ASSERT_EQ(narrow.num_cpus(), 1);
   EXPECT_EQ(narrow.nodes[0].cores[0].cpus, std::vector<int>{first});
+}
+
+// A machine as its kernel shows it in /sys and /proc, for DetectTopology.
+class FakeMachine {
+ public:
+  FakeMachine() {
+    root_ = testing::TempDir() + "peng-sys-XXXXXX";
+    EXPECT_NE(::mkdtemp(root_.data()), nullptr);
+    ::setenv("HWLOC_FSROOT", root_.c_str(), 1);
+    ::setenv("HWLOC_COMPONENTS", "linux,stop", 1);
+  }
+  ~FakeMachine() {
+    ::unsetenv("HWLOC_FSROOT");
+    ::unsetenv("HWLOC_COMPONENTS");
+    std::filesystem::remove_all(root_);
+  }
+
+  // `core` is the kernel's number of the core within its package; CPUs of one core are hardware threads.
+  void AddCpu(int cpu, int package, int core, int node, int capacity = 0) {
+    cpus_[cpu] = {package, core, node, capacity};
+  }
+  void AddEmptyNode(int node) { nodes_[node]; }
+  void SetCpuset(const std::string& list) {
+    Put("/proc/self/cgroup", "0::/box");
+    Put("/proc/self/mounts", "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0");
+    Put("/proc/mounts", "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0");
+    Put("/sys/fs/cgroup/cgroup.controllers", "cpuset cpu memory");
+    Put("/sys/fs/cgroup/box/cgroup.controllers", "cpuset cpu memory");
+    Put("/sys/fs/cgroup/box/cpuset.cpus.effective", list);
+  }
+  Topology Detect() {
+    std::string all;
+    for (const auto& [id, cpu] : cpus_) {
+      const auto same = [this, &cpu = cpu](auto part) {
+        return Mask([&](const Cpu& other) { return part(other) == part(cpu); });
+      };
+      const std::string folder = "/sys/devices/system/cpu/cpu" + std::to_string(id);
+      Put(folder + "/topology/core_id", std::to_string(cpu.core));
+      Put(folder + "/topology/physical_package_id", std::to_string(cpu.package));
+      const std::string siblings = same([](const Cpu& c) { return std::pair(c.package, c.core); });
+      Put(folder + "/topology/thread_siblings", siblings);
+      Put(folder + "/topology/core_cpus", siblings);
+      Put(folder + "/topology/core_siblings", same([](const Cpu& c) { return c.package; }));
+      Put(folder + "/topology/package_cpus", same([](const Cpu& c) { return c.package; }));
+      if (cpu.capacity > 0) Put(folder + "/cpu_capacity", std::to_string(cpu.capacity));
+      nodes_[cpu.node] = Mask([node = cpu.node](const Cpu& c) { return c.node == node; });
+      all += (all.empty() ? "" : ",") + std::to_string(id);
+    }
+    for (const char* name : {"online", "possible", "present"}) Put(std::string("/sys/devices/system/cpu/") + name, all);
+    std::string numbers;
+    for (const auto& [node, mask] : nodes_) {
+      const std::string folder = "/sys/devices/system/node/node" + std::to_string(node);
+      Put(folder + "/cpumap", mask.empty() ? "0" : mask);
+      Put(folder + "/meminfo", "Node " + std::to_string(node) + " MemTotal: 1048576 kB");
+      numbers += (numbers.empty() ? "" : ",") + std::to_string(node);
+    }
+    Put("/sys/devices/system/node/online", numbers);
+    return DetectTopology();
+  }
+
+ private:
+  struct Cpu {
+    int package = 0, core = 0, node = 0, capacity = 0;
+  };
+  template <typename Belongs>
+  std::string Mask(Belongs belongs) {
+    std::vector<uint32_t> words(4, 0);
+    for (const auto& [id, cpu] : cpus_) {
+      if (belongs(cpu)) words[static_cast<size_t>(id) / 32] |= uint32_t{1} << (id % 32);
+    }
+    char text[64];
+    std::snprintf(text, sizeof(text), "%08x,%08x,%08x,%08x", words[3], words[2], words[1], words[0]);
+    return text;
+  }
+  void Put(const std::string& path, const std::string& content) {
+    std::filesystem::create_directories(std::filesystem::path(root_ + path).parent_path());
+    std::ofstream(root_ + path) << content << "\n";
+  }
+
+  std::string root_;
+  std::map<int, Cpu> cpus_;
+  std::map<int, std::string> nodes_;
+};
+
+TEST(Topology, SlowCoresAreLeftOut) {  // as RK3588: four slow ones come first
+  FakeMachine machine;
+  for (int cpu = 0; cpu < 8; ++cpu) machine.AddCpu(cpu, 0, cpu, 0, cpu < 4 ? 430 : 1024);
+  const Topology t = machine.Detect();
+  EXPECT_EQ(t.num_cores(), 8);
+  const ThreadBudget budget = DefaultThreads(t, {});
+  EXPECT_EQ(budget.threads, 4);
+  EXPECT_EQ(budget.max_useful, 8);
+  EXPECT_EQ(budget.reason, "fast ones of 8 physical cores");
+  EXPECT_EQ(PlaceThreads(t, 4), (Placement{{4, 5, 6, 7}}));
+  EXPECT_EQ(PlaceThreads(t, 6), (Placement{{4, 5, 6, 7, 0, 1}}));
+}
+
+TEST(Topology, EightFastAndTwelveSlowCores) {
+  FakeMachine machine;
+  for (int cpu = 0; cpu < 20; ++cpu) machine.AddCpu(cpu, 0, cpu, 0, cpu < 8 ? 1024 : 600);
+  const Topology t = machine.Detect();
+  EXPECT_EQ(DefaultThreads(t, {}).threads, 8);
+  EXPECT_EQ(DefaultThreads(t, Quota(6)).threads, 6);
+}
+
+TEST(Topology, ASingleFastCoreDoesNotReplaceManySlowOnes) {
+  FakeMachine machine;
+  for (int cpu = 0; cpu < 8; ++cpu) machine.AddCpu(cpu, 0, cpu, 0, cpu == 7 ? 1024 : 600);
+  const Topology t = machine.Detect();
+  EXPECT_EQ(DefaultThreads(t, {}).threads, 8);
+  EXPECT_EQ(DefaultThreads(t, {}).reason, "physical cores");
+}
+
+TEST(Topology, CoresOfAboutEqualSpeedAllCount) {
+  FakeMachine machine;
+  for (int cpu = 0; cpu < 8; ++cpu) machine.AddCpu(cpu, 0, cpu, 0, cpu < 4 ? 900 : 1024);
+  EXPECT_EQ(DefaultThreads(machine.Detect(), {}).threads, 8);
+}
+
+TEST(Topology, InterleavedNumbersAndOddCounts) {  // two sockets of 24: even numbers on one, odd ones on the other
+  FakeMachine machine;
+  for (int cpu = 0; cpu < 48; ++cpu) machine.AddCpu(cpu, cpu % 2, cpu / 2, cpu % 2);
+  const Topology t = machine.Detect();
+  ASSERT_EQ(t.nodes.size(), 2u);
+  for (const int threads : {41, 42, 47}) {
+    const Placement placement = PlaceThreads(t, threads);
+    EXPECT_EQ(Sizes(placement),
+              (std::vector<size_t>{static_cast<size_t>(threads + 1) / 2, static_cast<size_t>(threads) / 2}));
+    for (size_t shard = 0; shard < 2; ++shard) {
+      for (const int cpu : placement[shard]) EXPECT_EQ(cpu % 2, static_cast<int>(shard));
+    }
+  }
+}
+
+TEST(Topology, HardwareThreadsNumberedBehindAllCores) {
+  FakeMachine machine;
+  for (int cpu = 0; cpu < 8; ++cpu) machine.AddCpu(cpu, 0, cpu % 4, 0);
+  const Topology t = machine.Detect();
+  EXPECT_EQ(t.num_cores(), 4);
+  EXPECT_EQ(DefaultThreads(t, {}).threads, 4);
+  EXPECT_EQ(PlaceThreads(t, 6), (Placement{{0, 1, 2, 3, 4, 5}}));
+}
+
+TEST(Topology, ANodeWithoutCpusGetsNoThreads) {
+  FakeMachine machine;
+  for (int cpu = 0; cpu < 4; ++cpu) machine.AddCpu(cpu, 0, cpu, 1);
+  machine.AddEmptyNode(0);
+  const Topology t = machine.Detect();
+  ASSERT_EQ(t.nodes.size(), 1u);
+  EXPECT_EQ(t.nodes[0].os_index, 1);
+  EXPECT_EQ(PlaceThreads(t, 4), (Placement{{0, 1, 2, 3}}));
+}
+
+TEST(Topology, TheCpusetOfOneNodeOfTwo) {
+  FakeMachine machine;
+  for (int cpu = 0; cpu < 16; ++cpu) machine.AddCpu(cpu, cpu / 8, cpu % 8, cpu / 8);
+  machine.SetCpuset("8-11");
+  const Topology t = machine.Detect();
+  ASSERT_EQ(t.nodes.size(), 1u);
+  EXPECT_EQ(t.nodes[0].os_index, 1);
+  EXPECT_EQ(DefaultThreads(t, {}).threads, 4);
+  EXPECT_EQ(PlaceThreads(t, 4), (Placement{{8, 9, 10, 11}}));
 }
 
 TEST(DefaultThreads, PhysicalCoresUnlessTheQuotaIsLower) {
