@@ -21,6 +21,8 @@ Engine::Engine(const EngineConfig& config, std::unique_ptr<Executor> executor)
       scheduler_(config.scheduler, pool_) {
   PENG_CHECK(config_.max_steps_in_flight == 1 || config_.max_steps_in_flight == 2);
   stats_.kv_total_tokens = int64_t{pool_.num_usable()} * config_.scheduler.block_size;
+  stats_.kv_block_size = config_.scheduler.block_size;
+  stats_.prefix_caching = config_.enable_prefix_cache;
   health_ = EngineHealth::kReady;
   last_start_ = Clock::now();
   thread_ = std::thread([this] { Run(); });
@@ -110,9 +112,15 @@ EngineHealth Engine::Health() const {
 EngineStats Engine::Stats() const {
   const std::lock_guard lock(mutex_);
   EngineStats stats = stats_;
+  stats.step_seconds_p99 = step_times_.Quantile(0.99);
   // What was submitted while a step computes is not in the scheduler yet.
   stats.scheduler.waiting = static_cast<int>(live_.size()) - stats.scheduler.running;
   return stats;
+}
+
+void Engine::ResetPrefixCache() {
+  const std::lock_guard lock(mutex_);
+  reset_prefix_cache_ = true;
 }
 
 void Engine::Drain() {
@@ -147,6 +155,7 @@ void Engine::RunStep() {
   DrainInbox();
   const size_t before = in_flight_.size();
   LaunchNext();
+  PublishStats();  // a step may take long, and what it computes runs from now on
   const bool launched = in_flight_.size() > before;
   // With work left and nothing planned, only a step in flight can change anything.
   PENG_CHECK(launched || !in_flight_.empty() || !scheduler_.HasWork());
@@ -161,6 +170,7 @@ void Engine::DrainInbox() {
   {
     const std::lock_guard lock(mutex_);
     messages.swap(inbox_);
+    if (std::exchange(reset_prefix_cache_, false)) pool_.ResetIndex();
     for (const Message& message : messages) {
       if (const auto* spec = std::get_if<std::shared_ptr<const sched::RequestSpec>>(&message)) {
         Tracked& tracked = tracked_[(*spec)->id];
@@ -186,6 +196,7 @@ void Engine::LaunchNext() {
   step.plan = scheduler_.Schedule();
   if (step.plan.empty()) return;
   NoteStarted(step.plan);
+  step.launched = Clock::now();
   step.ticket = executor_->Launch(step.plan);
   in_flight_.push_back(std::move(step));
 }
@@ -226,8 +237,13 @@ void Engine::CollectOldest() {
     base::LogError("step {} failed and ends its {} sequences: {}", step.plan.step, step.plan.sequences.size(), failure);
   }
   Publish(failure.empty() ? scheduler_.Commit(step.plan, rows) : scheduler_.Fail(step.plan, failure));
+  // A step that was queued behind another one begins when that one ends.
+  const Clock::time_point now = Clock::now();
+  const std::chrono::duration<double> took = now - std::max(step.launched, std::exchange(last_collected_, now));
   const std::lock_guard lock(mutex_);
   ++stats_.steps;
+  stats_.iteration_tokens.Observe(step.plan.num_rows());
+  step_times_.Observe(took.count());
 }
 
 void Engine::Publish(std::vector<sched::RequestEvent> events) {
@@ -243,6 +259,7 @@ void Engine::Publish(std::vector<sched::RequestEvent> events) {
         if (!tracked.times.first_token) {
           tracked.times.first_token = now;
           stats_.prompt_tokens += static_cast<uint64_t>(tracked.num_prompt_tokens);
+          stats_.cached_prompt_tokens += static_cast<uint64_t>(event.num_cached_tokens);
         }
         tracked.times.last_token = now;
         stats_.generation_tokens += event.ids.size();

@@ -47,6 +47,7 @@ class Engine : public EngineClient {
   std::vector<EngineEvent> Poll(std::chrono::milliseconds timeout) override;
   EngineHealth Health() const override;
   EngineStats Stats() const override;
+  void ResetPrefixCache() override;
 
   // Refuses new requests from now on; those it has go on.
   void Drain();
@@ -58,6 +59,7 @@ class Engine : public EngineClient {
   struct Step {
     sched::StepPlan plan;
     Ticket ticket = 0;
+    RequestTimes::Clock::time_point launched;
   };
   struct Live {
     RequestTimes::Clock::time_point queued;
@@ -86,6 +88,7 @@ class Engine : public EngineClient {
   cache::BlockPool pool_;
   sched::Scheduler scheduler_;
   std::deque<Step> in_flight_;
+  RequestTimes::Clock::time_point last_collected_;
   struct Tracked {
     RequestTimes times;
     int64_t num_prompt_tokens = 0;
@@ -102,6 +105,8 @@ class Engine : public EngineClient {
   RequestTimes::Clock::time_point last_start_{};  // when one last left the queue
   std::vector<EngineEvent> outbox_;
   EngineStats stats_;
+  StepTimes step_times_;
+  bool reset_prefix_cache_ = false;
   EngineHealth health_ = EngineHealth::kStarting;
   bool stop_ = false;
 

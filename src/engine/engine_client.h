@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/step_figures.h"
 #include "sched/scheduler.h"
 #include "sched/types.h"
 
@@ -22,6 +23,11 @@ struct EngineStats {
   uint64_t generation_tokens = 0;
   uint64_t steps = 0;
   int64_t kv_total_tokens = 0;
+  int32_t kv_block_size = 0;  // tokens
+  bool prefix_caching = false;
+  uint64_t cached_prompt_tokens = 0;  // of prompt_tokens, those taken from the prefix cache
+  IterationTokens iteration_tokens;
+  double step_seconds_p99 = 0;  // of the last steps
   uint64_t refused_queue_reqs = 0;    // requests that max_num_queued_reqs turned away
   uint64_t refused_queue_tokens = 0;  // requests that max_num_queued_tokens turned away
 };
@@ -65,6 +71,8 @@ class EngineClient {
   virtual std::vector<EngineEvent> Poll(std::chrono::milliseconds timeout) = 0;
   virtual EngineHealth Health() const = 0;
   virtual EngineStats Stats() const = 0;
+  // Forgets cached prefixes before the next step; requests under way keep theirs.
+  virtual void ResetPrefixCache() = 0;
 };
 
 }  // namespace peng::engine

@@ -361,6 +361,51 @@ TEST_F(EngineTest, DrainsWhatItHasAndRefusesTheRest) {
   ExpectSolo(spec);
 }
 
+TEST_F(EngineTest, WhatComesInDuringAStepIsShownAsWaiting) {
+  Start();
+  executor_->SetOpen(false);
+  EXPECT_FALSE(engine_->Submit(Spec(1, 5, 3)));
+  executor_->AwaitCollect(1);
+  EXPECT_EQ(engine_->Stats().scheduler.running, 1);
+  for (RequestId id = 2; id <= 4; ++id) EXPECT_FALSE(engine_->Submit(Spec(id, 5, 3)));
+  EXPECT_EQ(engine_->Stats().scheduler.waiting, 3);
+  executor_->SetOpen(true);
+  AwaitEnd({1, 2, 3, 4});
+  EXPECT_TRUE(engine_->WaitIdle(kLong));
+  EXPECT_EQ(engine_->Stats().scheduler.waiting, 0);
+  EXPECT_EQ(engine_->Stats().scheduler.running, 0);
+}
+
+TEST_F(EngineTest, ResetForgetsCachedPrefixes) {
+  Start();
+  const auto cached = [&](RequestId id) {
+    RequestSpec spec = Spec(1, 20, 2);
+    spec.id = id;
+    EXPECT_FALSE(engine_->Submit(spec));
+    AwaitEnd({id});
+    return ended_[id].event.num_cached_tokens;
+  };
+  EXPECT_EQ(cached(1), 0);
+  EXPECT_GT(cached(2), 0);
+  EXPECT_EQ(engine_->Stats().cached_prompt_tokens, static_cast<uint64_t>(ended_[2].event.num_cached_tokens));
+  engine_->ResetPrefixCache();
+  EXPECT_EQ(cached(3), 0);
+  EXPECT_GT(cached(4), 0);
+}
+
+TEST_F(EngineTest, CountsTheTokensOfItsSteps) {
+  Start(Config(200, 1));
+  EXPECT_FALSE(engine_->Submit(Spec(1, 10, 12)));
+  AwaitEnd({1});
+  EXPECT_TRUE(engine_->WaitIdle(kLong));
+  const EngineStats stats = engine_->Stats();
+  EXPECT_EQ(stats.iteration_tokens.sum, 10U + 11) << "the last token is no input";
+  EXPECT_EQ(stats.iteration_tokens.buckets[0], 11U);
+  EXPECT_EQ(stats.iteration_tokens.buckets[2], 1U);
+  EXPECT_GT(stats.step_seconds_p99, 0);
+  EXPECT_EQ(stats.kv_block_size, kBlock);
+}
+
 class BrokenExecutor : public Executor {
  public:
   Ticket Launch(const sched::StepPlan&) override { throw base::Error(base::ErrorKind::kDevice, "device", "lost", ""); }

@@ -57,6 +57,7 @@ std::vector<RequestEvent> Scheduler::Commit(const StepPlan& plan, std::span<cons
     if (is_new) {
       events.emplace_back().request = r.spec->id;
       events.back().num_cached_tokens = std::max(r.num_cached, 0);
+      events.back().num_preemptions = static_cast<int32_t>(r.incarnation);
     }
     state_->CommitRows(part, results[r.spec->id], step.step, events[it->second]);
   }

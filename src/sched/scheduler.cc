@@ -56,6 +56,16 @@ bool Scheduler::Abort(RequestId id) {
   return true;
 }
 
+double Scheduler::State::Fragmentation() const {
+  int64_t held = 0, used = 0;
+  for (const auto& [order, request] : running) {
+    const int64_t positions = int64_t{request->blocks.size()} * config.block_size;
+    held += positions;
+    used += std::min<int64_t>(request->num_computed, positions);
+  }
+  return held == 0 ? 0 : static_cast<double>(held - used) / static_cast<double>(held);
+}
+
 bool Scheduler::HasWork() const { return !state_->requests.empty(); }
 
 SchedulerStats Scheduler::stats() const {
@@ -63,6 +73,7 @@ SchedulerStats Scheduler::stats() const {
   stats.running = static_cast<int>(state_->running.size());
   stats.waiting = static_cast<int>(state_->waiting.size());
   stats.kv_usage = state_->pool.usage();
+  stats.kv_fragmentation = state_->Fragmentation();
   return stats;
 }
 

@@ -47,12 +47,14 @@ struct RequestEvent {
   std::optional<int32_t> stop_token;  // the stop token id that ended it, not for EOS; the last of `ids` in both cases
   std::string error;
   int32_t num_cached_tokens = 0;  // prompt tokens taken from the prefix cache
+  int32_t num_preemptions = 0;    // of the request so far
 };
 
 struct SchedulerStats {
   int running = 0;
   int waiting = 0;
   double kv_usage = 0;
+  double kv_fragmentation = 0;  // share of the positions in held blocks that hold no token, 0..1
   uint64_t preemptions = 0;
   uint64_t prefix_queries = 0;  // tokens
   uint64_t prefix_hits = 0;     // tokens

@@ -43,6 +43,8 @@ struct Scheduler::State {
     return static_cast<int>((positions + config.block_size - 1) / config.block_size);
   }
 
+  double Fragmentation() const;
+
   // schedule.cc: planning.
   struct Draft;
   void PlanRunning(Draft& draft);

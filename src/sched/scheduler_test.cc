@@ -117,6 +117,16 @@ TEST(Scheduler, MixesChunksOfPromptsWithDecodeUnderTheBudget) {
   h.ExpectSolo(*b);
 }
 
+TEST(Scheduler, FragmentationIsTheShareOfHeldPositionsWithoutATokens) {
+  Harness h(Config([](auto&) {}));
+  EXPECT_EQ(h.scheduler.stats().kv_fragmentation, 0);
+  h.scheduler.Add(Spec(1, Prompt(5), 8));  // two blocks of four hold five
+  h.scheduler.Schedule();
+  EXPECT_DOUBLE_EQ(h.scheduler.stats().kv_fragmentation, 3.0 / 8);
+  h.scheduler.Abort(1);
+  EXPECT_EQ(h.scheduler.stats().kv_fragmentation, 0);
+}
+
 TEST(Scheduler, LimitsTheRowsOfALongPrompt) {
   Harness h(Config([&](auto& c) {
     c.max_num_batched_tokens = 100;
