@@ -64,6 +64,7 @@ bool ChoiceStream::Push(const engine::EngineEvent& event) {
   delta.choice = choice_;
   delta.times = event.times;
   delta.cached_tokens = e.num_cached_tokens;
+  delta.preemptions = e.num_preemptions;
   AddPromptLogprobs(e, &delta);
   const bool stop_token_last = e.finish == sched::FinishReason::kStop && !e.ids.empty();
   for (size_t i = 0; i < e.ids.size() && delta.finish == Finish::kNone; ++i) {
@@ -143,6 +144,7 @@ void AppendDelta(const Delta& delta, Delta* whole) {
   whole->stop_reason = delta.stop_reason;
   whole->error = delta.error;
   whole->cached_tokens = std::max(whole->cached_tokens, delta.cached_tokens);
+  whole->preemptions = std::max(whole->preemptions, delta.preemptions);
   whole->times = delta.times;
 }
 

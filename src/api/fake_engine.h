@@ -82,6 +82,15 @@ class FakeEngine final : public engine::EngineClient {
     return stats;
   }
 
+  void ResetPrefixCache() override {
+    std::lock_guard lock(mutex_);
+    ++resets_;
+  }
+  int resets() const {
+    std::lock_guard lock(mutex_);
+    return resets_;
+  }
+
   void set_health(engine::EngineHealth health) {
     std::lock_guard lock(mutex_);
     health_ = health;
@@ -162,6 +171,7 @@ class FakeEngine final : public engine::EngineClient {
   engine::EngineStats stats_;
   engine::EngineHealth health_ = engine::EngineHealth::kReady;
   int aborts_ = 0;
+  int resets_ = 0;
 };
 
 }  // namespace peng::api

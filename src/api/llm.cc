@@ -255,6 +255,7 @@ std::variant<std::vector<int32_t>, Refusal> Llm::Tokenize(const Prompt& prompt,
 
 engine::EngineHealth Llm::Health() const { return core_->parts.engine->Health(); }
 engine::EngineStats Llm::Stats() const { return core_->parts.engine->Stats(); }
+void Llm::ResetPrefixCache() { core_->parts.engine->ResetPrefixCache(); }
 int Llm::RunningGenerations() const { return core_->running(); }
 const text::Tokenizer& Llm::tokenizer() const { return *core_->parts.tokenizer; }
 std::shared_ptr<const text::Tokenizer> Llm::shared_tokenizer() const { return core_->parts.tokenizer; }

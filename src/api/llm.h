@@ -60,6 +60,7 @@ class Llm {
 
   engine::EngineHealth Health() const;
   engine::EngineStats Stats() const;
+  void ResetPrefixCache();
   int RunningGenerations() const;  // choices that have not finished
 
   const text::Tokenizer& tokenizer() const;

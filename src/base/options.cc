@@ -23,12 +23,15 @@ constexpr size_t kMaxConfigBytes = size_t{1} << 20;
 constexpr std::string_view kEnvPrefix = "PENG_";
 // Variables that are not settings of the table: the cache folder and the config file itself.
 constexpr std::string_view kOtherVariables[] = {"PENG_HOME", "PENG_CONFIG"};
+// vLLM's name for one API key; PENG_API_KEY beats it.
+constexpr std::string_view kVllmKey = "VLLM_API_KEY";
 constexpr double kMaxTokens = 1 << 30;
 constexpr double kMaxBytes = 0x1p60;
 
 using O = ServeOptions;
 constexpr auto kPlain = OptionSpec::Kind::kPlain;
 constexpr auto kSize = OptionSpec::Kind::kSize;
+constexpr auto kSecret = OptionSpec::Kind::kSecret;
 
 const OptionSpec kTable[] = {
     {"model", &O::model, "MODEL", "model folder, .gguf or .safetensors file, or hub name",
@@ -39,7 +42,19 @@ const OptionSpec kTable[] = {
     {"served-model-name", &O::served_model_name, "NAME...", "names that clients use; the first is the one reported"},
     {"host", &O::host, "ADDRESS", "address to listen on; 127.0.0.1, or with an API key every interface"},
     {"port", &O::port, "N", "port to listen on; 0 takes a free one", kPlain, 0, 65535},
-    {"api-key", &O::api_key, "KEY...", "keys that clients must send as bearer token; better set in the environment"},
+    {"api-key", &O::api_key, "KEY...", "keys that clients must send as bearer token; better set in the environment",
+     kSecret},
+    {"api-key-file", &O::api_key_file, "FILE",
+     "file of keys, one NAME:KEY or NAME:sha256:DIGEST a line; SIGHUP reads it again"},
+    {"admin-key", &O::admin_key, "KEY", "key of the administrative endpoints; without it they do not exist", kSecret},
+    {"key-requests-per-minute", &O::key_requests_per_minute, "N", "requests that each key may make; 0 is no limit",
+     kSize, 0, kMaxTokens},
+    {"key-tokens-per-minute", &O::key_tokens_per_minute, "N", "prompt and reply tokens of each key; 0 is no limit",
+     kSize, 0, kMaxBytes},
+    {"key-max-concurrency", &O::key_max_concurrency, "N", "requests of each key at once; 0 is no limit", kPlain, 0,
+     kMaxTokens},
+    {"metrics-port", &O::metrics_port, "N", "port that serves /metrics without a key; -1 is none, 0 takes a free one",
+     kPlain, -1, 65535},
     {"dtype", &O::dtype, "auto|float32", "arithmetic: auto is the fastest for the weights' format"},
     {"max-model-len", &O::max_model_len, "N", "context in tokens; 0 or -1 is the model's, or what fits in memory",
      kSize, -1, kMaxTokens},
@@ -78,6 +93,17 @@ const OptionSpec kTable[] = {
     {"seed", &O::seed, "N", "seed of requests that bring none", kPlain, -0x1p62, 0x1p62},
     {"drain-timeout", &O::drain_timeout, "SECONDS", "time for running requests to end after SIGTERM", kPlain, 0, 86400},
     {"log-level", &O::log_level, "debug|info|warning|error", "least severe messages that are written"},
+    {"log-format", &O::log_format, "text|json", "form of log lines"},
+    {"enable-log-requests", &O::enable_log_requests, "", "log a line for each request when it ends"},
+    {"slow-request-ms", &O::slow_request_ms, "N", "log requests that take longer; 0 logs none", kPlain, 0, kMaxTokens},
+    {"log-prompts", &O::log_prompts, "", "log prompts and replies, and allow core dumps, which hold them too"},
+    {"audit-log", &O::audit_log, "FILE",
+     "append a JSON line for each request: who, when, what model, how much; no content"},
+    {"isolate-prefix-cache", &O::isolate_prefix_cache, "", "keep the cached prefixes of each key apart"},
+    {"strict-params", &O::strict_params, "", "refuse unknown fields of requests instead of warning in the reply"},
+    {"enable-prompt-tokens-details", &O::enable_prompt_tokens_details, "",
+     "tell the cached tokens in the usage of replies"},
+    {"enable-force-include-usage", &O::enable_force_include_usage, "", "send the usage in streams without being asked"},
 };
 
 std::string Dashed(std::string_view name) {
@@ -253,6 +279,8 @@ const std::string* FindVariable(const Settings& environment, std::string_view na
 }
 
 void ApplyEnvironment(const Settings& environment, ServeOptions* options) {
+  const std::string* vllm_key = FindVariable(environment, kVllmKey);
+  if (vllm_key != nullptr && !vllm_key->empty()) options->api_key = {*vllm_key};
   for (const OptionSpec& spec : kTable) {
     const std::string* value = FindVariable(environment, spec.env());
     // An empty variable is how compose files and systemd units write "not set".
@@ -295,6 +323,24 @@ std::string OptionSpec::default_text() const {
     std::string operator()(bool O::* f) const { return o.*f ? "true" : "false"; }
   } const text{defaults};
   return std::visit(text, field);
+}
+
+Json SettingsJson(const ServeOptions& options) {
+  struct {
+    const ServeOptions& o;
+    Json operator()(std::string O::* f) const { return o.*f; }
+    Json operator()(std::vector<std::string> O::* f) const { return Json::Array((o.*f).begin(), (o.*f).end()); }
+    Json operator()(int64_t O::* f) const { return o.*f; }
+    Json operator()(double O::* f) const { return o.*f; }
+    Json operator()(bool O::* f) const { return o.*f; }
+  } const value{options};
+  Json::Object settings;
+  for (const OptionSpec& spec : kTable) {
+    Json shown = std::visit(value, spec.field);
+    if (spec.kind == kSecret) shown = shown != Json("") && shown != Json(Json::Array());
+    settings.emplace_back(spec.name, std::move(shown));
+  }
+  return settings;
 }
 
 std::span<const OptionSpec> ServeOptionTable() { return kTable; }
@@ -347,7 +393,7 @@ Settings PengEnvironment() {
     const size_t equals = text.find('=');
     if (equals == std::string_view::npos) continue;
     const std::string_view name = text.substr(0, equals);
-    if (name != "HOME" && name.substr(0, kEnvPrefix.size()) != kEnvPrefix) continue;
+    if (name != "HOME" && name != kVllmKey && name.substr(0, kEnvPrefix.size()) != kEnvPrefix) continue;
     variables.emplace_back(name, text.substr(equals + 1));
   }
   return variables;

@@ -10,6 +10,8 @@
 #include <variant>
 #include <vector>
 
+#include "base/json.h"
+
 namespace peng::base {
 
 // Every setting of `peng serve`; names and defaults are vLLM's where vLLM has the setting.
@@ -21,7 +23,13 @@ struct ServeOptions {
   std::vector<std::string> served_model_name;  // empty = the name of `model`
   std::string host;                            // empty = 127.0.0.1, or all interfaces with an API key
   int64_t port = 8000;                         // 0 = any free one
-  std::vector<std::string> api_key;            // empty = no check
+  std::vector<std::string> api_key;            // with an empty file: no check
+  std::string api_key_file;                    // named keys, see docs/configuration.md; empty = none
+  std::string admin_key;                       // of the administrative endpoints; empty = they do not exist
+  int64_t key_requests_per_minute = 0;         // of each key; 0 = no limit
+  int64_t key_tokens_per_minute = 0;           // of each key, prompt and reply; 0 = no limit
+  int64_t key_max_concurrency = 0;             // requests of each key that run or wait at once; 0 = no limit
+  int64_t metrics_port = -1;                   // serves /metrics without a key; -1 = none, 0 = any free one
   std::string dtype = "auto";                  // auto, float32
   int64_t max_model_len = 0;                   // tokens; 0 or -1 = the model's, or what fits in memory
   int64_t max_num_seqs = 128;                  // requests that run at once
@@ -44,8 +52,17 @@ struct ServeOptions {
   std::string generation_config = "auto";   // auto, vllm
   int64_t max_logprobs = 20;
   int64_t seed = 0;
-  double drain_timeout = 30.0;     // seconds that running requests get after SIGTERM
-  std::string log_level = "info";  // debug, info, warning, error
+  double drain_timeout = 30.0;                // seconds that running requests get after SIGTERM
+  std::string log_level = "info";             // debug, info, warning, error
+  std::string log_format = "text";            // text, json
+  bool enable_log_requests = false;           // one line per request when it ends
+  int64_t slow_request_ms = 0;                // requests that take longer are logged; 0 = none
+  bool log_prompts = false;                   // prompts and replies are logged, and core dumps allowed
+  std::string audit_log;                      // file that gets one JSON line per request; empty = none
+  bool isolate_prefix_cache = false;          // keys do not share cached prefixes
+  bool strict_params = false;                 // unknown fields of requests are refused
+  bool enable_prompt_tokens_details = false;  // usage tells the cached tokens
+  bool enable_force_include_usage = false;    // streams end with the usage without being asked
 };
 
 // One setting: flag --NAME, environment variable PENG_NAME, key NAME of the config file ('-' and '_' mean the same).
@@ -55,6 +72,7 @@ struct OptionSpec {
   enum class Kind {
     kPlain,
     kPositional,  // also the command's first argument
+    kSecret,      // a key, which is never shown
     kSize,        // an integer that may carry a suffix: k m g t = powers of 1000, K M G T = powers of 1024
   };
 
@@ -75,6 +93,9 @@ struct OptionSpec {
   std::string default_text() const;  // of a default-constructed ServeOptions
 };
 
+// Every setting by name with its value; of secrets only whether they are set.
+Json SettingsJson(const ServeOptions& options);
+
 // The one table of settings, in the order of `peng serve --help`.
 std::span<const OptionSpec> ServeOptionTable();
 
@@ -92,7 +113,7 @@ void SetOption(const OptionSpec& spec, std::span<const std::string> values, std:
 // Name-value pairs, e.g. what an environment holds.
 using Settings = std::vector<std::pair<std::string, std::string>>;
 
-// The variables of the process's environment that start with PENG_, and HOME.
+// The variables of the process's environment that start with PENG_, HOME and VLLM_API_KEY.
 Settings PengEnvironment();
 
 // Variables that start with PENG_ and set nothing, each as one line that names the nearest valid one.

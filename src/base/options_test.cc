@@ -139,6 +139,31 @@ TEST(Options, EnvironmentAndItsTypos) {
   EXPECT_THROW(PengHome({}), Error);
 }
 
+TEST(Options, VllmsKeyVariableIsTakenUnlessOursIsSet) {
+  using Keys = std::vector<std::string>;
+  EXPECT_EQ(ResolveServeOptions({}, {{"VLLM_API_KEY", "a,b"}}).api_key, Keys{"a,b"});
+  EXPECT_EQ(ResolveServeOptions({}, {{"VLLM_API_KEY", ""}}).api_key, Keys{});
+  EXPECT_EQ(ResolveServeOptions({}, {{"VLLM_API_KEY", "a"}, {"PENG_API_KEY", "b,c"}}).api_key, (Keys{"b", "c"}));
+  EXPECT_EQ(ResolveServeOptions({{"api-key", {"d"}}}, {{"VLLM_API_KEY", "a"}}).api_key, Keys{"d"});
+  EXPECT_TRUE(UnknownVariables({{"VLLM_API_KEY", "a"}}).empty());
+  ::setenv("VLLM_API_KEY", "e", 1);
+  const Settings environment = PengEnvironment();
+  ::unsetenv("VLLM_API_KEY");
+  EXPECT_EQ(ResolveServeOptions({}, environment).api_key, Keys{"e"});
+}
+
+TEST(Options, SettingsAreShownWithoutSecrets) {
+  ServeOptions options;
+  options.api_key = {"s3cret"};
+  options.port = 9;
+  Json settings = SettingsJson(options);
+  EXPECT_EQ(*settings.Find("api-key"), Json(true));
+  EXPECT_EQ(*settings.Find("admin-key"), Json(false));
+  EXPECT_EQ(*settings.Find("port"), Json(9));
+  EXPECT_EQ(settings.Dump().find("s3cret"), std::string::npos);
+  EXPECT_EQ(settings.as_object().size(), ServeOptionTable().size());
+}
+
 TEST(Options, ReadsTheProcessEnvironment) {
   ::setenv("PENG_PORT", "9002", 1);
   const Settings environment = PengEnvironment();

@@ -4,6 +4,8 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <map>
 #include <string_view>
 #include <utility>
@@ -54,14 +56,6 @@ void AddFlag(CLI::App& app, const Flag& flag) {
   option->required(flag.required);
 }
 
-// One of the choices that the option's table allows.
-base::LogLevel LevelOf(const std::string& name) {
-  if (name == "debug") return base::LogLevel::kDebug;
-  if (name == "warning") return base::LogLevel::kWarning;
-  if (name == "error") return base::LogLevel::kError;
-  return base::LogLevel::kInfo;
-}
-
 // A misspelt flag is named itself: left to the parser, it would be what is wrong with the flag before it.
 void CheckKnown(const CLI::App& app, const std::string& word, const CommandLine& line) {
   if (word.rfind("--", 0) != 0 || word.size() == 2) return;
@@ -71,6 +65,28 @@ void CheckKnown(const CLI::App& app, const std::string& word, const CommandLine&
   throw base::Error(base::ErrorKind::kUsage, base::Printable(flag, 80),
                     std::string("is no flag of peng ") + line.command,
                     nearest.empty() ? "see --help" : "did you mean --" + nearest + "?");
+}
+
+// Other users can read a process's arguments, its own user also its environment.
+void HideSecrets(const GivenFlags& given, int argc, char** argv) {
+  for (const OptionSpec& spec : base::ServeOptionTable()) {
+    if (spec.kind != OptionSpec::Kind::kSecret) continue;
+    if (char* value = std::getenv(spec.env().c_str())) std::fill_n(value, std::strlen(value), '*');
+    const auto flag = given.find(spec.name);
+    if (flag == given.end()) continue;
+    for (int i = 0; i < argc; ++i) {
+      for (const std::string& secret : flag->second) {
+        const size_t size = std::strlen(argv[i]);
+        if (!secret.empty() && std::string_view(argv[i]).ends_with(secret)) {
+          std::fill_n(argv[i] + size - secret.size(), secret.size(), '*');
+        }
+      }
+    }
+    base::LogWarning(
+        "{} on the command line stays in the shell's history and shows in ps for a moment; use {} or a file",
+        spec.flag(), spec.env());
+  }
+  if (char* value = std::getenv("VLLM_API_KEY")) std::fill_n(value, std::strlen(value), '*');
 }
 
 }  // namespace
@@ -102,7 +118,9 @@ std::optional<base::ServeOptions> ParseArguments(const CommandLine& line, int ar
   base::ServeOptions defaults;
   if (line.quiet) defaults.log_level = "warning";
   const base::ServeOptions options = base::ResolveServeOptions(given, base::PengEnvironment(), std::move(defaults));
-  base::SetLogLevel(LevelOf(options.log_level));
+  HideSecrets(given, argc, argv);
+  base::SetLogLevel(base::ParseLogLevel(options.log_level).value_or(base::LogLevel::kInfo));
+  if (options.log_format == "json") base::SetLogFormat(base::LogFormat::kJson);
   return options;
 }
 

@@ -19,12 +19,16 @@ ApiError StatusError(int status, std::string message) {
       return {status, "BadRequestError", std::move(message), {}};
     case 401:
       return {status, "AuthenticationError", std::move(message), {}};
+    case 403:
+      return {status, "PermissionDeniedError", std::move(message), {}};
     case 404:
       return {status, "NotFoundError", std::move(message), {}};
     case 405:
       return {status, "Method Not Allowed", std::move(message), {}};
     case 413:
       return {status, "Content Too Large", std::move(message), {}};
+    case 429:
+      return {status, "RateLimitError", std::move(message), {}};
     case 431:
       return {status, "Request Header Fields Too Large", std::move(message), {}};
     case 503:

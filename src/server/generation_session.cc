@@ -5,12 +5,12 @@
 
 #include <algorithm>
 #include <ctime>
-#include <random>
 #include <utility>
 
 #include "api/choice_stream.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "server/unknown_fields.h"
 
 namespace peng::server {
 namespace {
@@ -20,16 +20,22 @@ using Clock = std::chrono::steady_clock;
 
 double Seconds(Clock::duration d) { return std::chrono::duration<double>(d).count(); }
 
-std::string RandomId() {
-  static thread_local std::mt19937_64 random{std::random_device{}()};
-  return fmt::format("{:016x}{:016x}", random(), random());
+// The name that the client gives the request, or the header that proxies set.
+std::string MakeId(std::string_view prefix, const CommonRequest& request, RequestScope& scope) {
+  if (request.request_id.empty()) return std::string(prefix) + scope.id();
+  scope.set_id(request.request_id);
+  return std::string(prefix) + request.request_id;
 }
 
-// The name that the client, or the header that proxies set, gives the request.
-std::string MakeId(std::string_view prefix, const CommonRequest& request, const HttpRequest& http) {
-  if (!request.request_id.empty()) return std::string(prefix) + request.request_id;
-  const std::string header = base::Printable(http.Header("X-Request-Id"), 128);
-  return std::string(prefix) + (header.empty() ? RandomId() : header);
+// The request with what the server's settings add to it.
+CommonRequest Adjusted(const Call& call, CommonRequest request) {
+  const ServiceOptions& options = call.service.options();
+  // A name and a salt cannot run into each other: neither holds a NUL.
+  if (options.isolate_prefix_cache) {
+    request.params.cache_salt = call.scope->client().name + '\0' + request.params.cache_salt;
+  }
+  if (options.force_include_usage && request.stream) request.include_usage = request.continuous_usage = true;
+  return request;
 }
 
 }  // namespace
@@ -38,11 +44,12 @@ std::string SystemFingerprint(const Service& service) { return "peng-" + service
 
 GenerationSession::GenerationSession(const Call& call, const api::Llm& llm, const CommonRequest& request,
                                      std::string_view id_prefix)
-    : request_(request),
+    : request_(Adjusted(call, request)),
       tokenizer_(llm.shared_tokenizer()),
       service_(call.service),
       reply_(call.reply),
-      id_(MakeId(id_prefix, request, call.request)),
+      scope_(call.scope),
+      id_(MakeId(id_prefix, request, *call.scope)),
       created_(static_cast<int64_t>(std::time(nullptr))) {}
 
 void GenerationSession::Run(api::Llm& llm, std::vector<api::Prompt> prompts) {
@@ -68,7 +75,9 @@ bool GenerationSession::PrepareAll(const api::Llm& llm, std::vector<api::Prompt>
       return false;
     }
     prepared_.push_back(std::move(std::get<api::PreparedRequest>(outcome)));
+    scope_->ChargeTokens(static_cast<int64_t>(prepared_.back().prompt_ids.size()));
   }
+  LogPrompts();
   return true;
 }
 
@@ -103,9 +112,12 @@ void GenerationSession::OnDelta(ChoiceState& choice, const api::Delta& delta) {
   if (over_) return;
   Observe(choice, delta);
   choice.generated_tokens += static_cast<int64_t>(delta.token_ids.size());
+  choice.whole.cached_tokens = std::max(choice.whole.cached_tokens, delta.cached_tokens);
+  choice.whole.preemptions = std::max(choice.whole.preemptions, delta.preemptions);
+  scope_->ChargeTokens(static_cast<int64_t>(delta.token_ids.size()));
+  LogReply(choice, delta);
   if (delta.finish == api::Finish::kError) return FailAll(delta.error);
   if (request_.stream) {
-    choice.whole.cached_tokens = std::max(choice.whole.cached_tokens, delta.cached_tokens);
     Json body = ChunkChoice(choice, delta);
     Json::Object more;
     if (delta.finish != api::Finish::kNone && !request_.include_usage) {
@@ -120,6 +132,7 @@ void GenerationSession::OnDelta(ChoiceState& choice, const api::Delta& delta) {
   choice.whole.finish = delta.finish;
   if (--open_choices_ > 0) return;
   over_ = true;
+  TellEnd(api::FinishName(delta.finish), delta.times);
   if (request_.stream) {
     EndStream();
   } else {
@@ -135,6 +148,7 @@ void GenerationSession::OnDisconnect() {
   for (const ChoiceState& choice : choices_) {
     if (choice.whole.finish == api::Finish::kNone) ObserveEnd(choice, choice.whole, "abort");
   }
+  TellEnd("abort", choices_.front().whole.times);
 }
 
 void GenerationSession::Observe(ChoiceState& choice, const api::Delta& delta) {
@@ -154,6 +168,8 @@ void GenerationSession::ObserveEnd(const ChoiceState& choice, const api::Delta& 
   FinishedChoice finished;
   finished.reason = reason;
   finished.prompt_tokens = static_cast<int64_t>(prepared.prompt_ids.size());
+  finished.cached_tokens = choice.whole.cached_tokens;
+  finished.preemptions = choice.whole.preemptions;
   finished.generated_tokens = choice.generated_tokens;
   finished.max_tokens = *prepared.params.max_tokens;
   finished.n = prepared.params.n;
@@ -176,6 +192,10 @@ void GenerationSession::SendChunk(Json::Array choices, Json::Object more) {
   if (request_.continuous_usage && !choices.empty()) chunk.emplace_back("usage", Usage());
   chunk.emplace_back("choices", std::move(choices));
   for (Json::Member& member : more) chunk.push_back(std::move(member));
+  if (!warned_ && !request_.unknown_fields.empty()) {
+    chunk.emplace_back("warnings", UnknownFieldWarnings(request_.unknown_fields));
+    warned_ = true;
+  }
   reply_->Write("data: " + Json(std::move(chunk)).Dump() + "\n\n");
 }
 
@@ -199,17 +219,20 @@ void GenerationSession::SendWhole() {
                           {"system_fingerprint", SystemFingerprint(service_)},
                           {"usage", Usage()}});
   Finish(&reply);
+  if (!request_.unknown_fields.empty()) reply.Set("warnings", UnknownFieldWarnings(request_.unknown_fields));
   reply_->Send({.body = reply.Dump()});
 }
 
 // One choice that fails ends the reply: half an answer under status 200 would look like a whole one.
 void GenerationSession::FailAll(const std::string& message) {
   over_ = true;
-  base::LogError("request {} failed: {}", base::Printable(id_), base::Printable(message));
+  base::Log(base::LogLevel::kError, "the engine failed a request",
+            {{"request_id", scope_->id()}, {"error", base::Printable(message)}});
   for (const auto& generation : generations_) generation->Cancel();
   for (const ChoiceState& choice : choices_) {
     if (choice.whole.finish == api::Finish::kNone) ObserveEnd(choice, choice.whole, "error");
   }
+  TellEnd("error", choices_.front().whole.times);
   const ApiError error = StatusError(500, "The request failed in the engine: " + base::Printable(message));
   if (!request_.stream) return reply_->Send(ToResponse(error));
   reply_->Write("data: " + ToJson(error).Dump() + "\n\n");
@@ -217,14 +240,57 @@ void GenerationSession::FailAll(const std::string& message) {
   reply_->Finish();
 }
 
+RequestFigures GenerationSession::Figures() const {
+  RequestFigures figures{.model = service_.model_name(), .stream = request_.stream};
+  for (const api::PreparedRequest& prepared : prepared_) {
+    figures.prompt_tokens += static_cast<int64_t>(prepared.prompt_ids.size());
+  }
+  for (const ChoiceState& choice : choices_) {
+    figures.completion_tokens += choice.generated_tokens;
+    // The prompt counts once: the first of its choices found it cached or not.
+    const bool first = choice.index % std::max<int64_t>(1, request_.params.n) == 0;
+    if (first) figures.cached_tokens += choice.whole.cached_tokens;
+  }
+  return figures;
+}
+
+void GenerationSession::TellEnd(std::string_view finish, const engine::RequestTimes& times) {
+  std::vector<int64_t> longest(prepared_.size());
+  for (const ChoiceState& choice : choices_) {
+    longest[choice.prompt] = std::max(longest[choice.prompt], choice.generated_tokens);
+  }
+  for (const int64_t tokens : longest) service_.metrics().ObserveLongestReply(tokens);
+  RequestFigures figures = Figures();
+  figures.finish = finish;
+  if (times.queued && times.scheduled) figures.queue_seconds = Seconds(*times.scheduled - *times.queued);
+  if (times.queued && times.first_token) figures.first_token_seconds = Seconds(*times.first_token - *times.queued);
+  scope_->SetFigures(std::move(figures));
+}
+
+void GenerationSession::LogPrompts() const {
+  if (!service_.options().log_prompts) return;
+  for (const api::PreparedRequest& prepared : prepared_) {
+    base::Log(base::LogLevel::kInfo, "prompt",
+              {{"request_id", scope_->id()}, {"text", tokenizer_->Decode(prepared.prompt_ids, false)}});
+  }
+}
+
+void GenerationSession::LogReply(ChoiceState& choice, const api::Delta& delta) const {
+  if (!service_.options().log_prompts) return;
+  choice.logged_text += delta.text;
+  if (delta.finish == api::Finish::kNone) return;
+  base::Log(base::LogLevel::kInfo, "reply",
+            {{"request_id", scope_->id()}, {"index", choice.index}, {"text", choice.logged_text}});
+}
+
 Json GenerationSession::Usage() const {
-  int64_t prompt = 0, generated = 0;
-  for (const api::PreparedRequest& prepared : prepared_) prompt += static_cast<int64_t>(prepared.prompt_ids.size());
-  for (const ChoiceState& choice : choices_) generated += choice.generated_tokens;
-  return Json::Object{{"prompt_tokens", prompt},
-                      {"total_tokens", prompt + generated},
-                      {"completion_tokens", generated},
-                      {"prompt_tokens_details", nullptr}};
+  const RequestFigures figures = Figures();
+  Json details;
+  if (service_.options().prompt_tokens_details) details.Set("cached_tokens", figures.cached_tokens);
+  return Json::Object{{"prompt_tokens", figures.prompt_tokens},
+                      {"total_tokens", figures.prompt_tokens + figures.completion_tokens},
+                      {"completion_tokens", figures.completion_tokens},
+                      {"prompt_tokens_details", std::move(details)}};
 }
 
 }  // namespace peng::server

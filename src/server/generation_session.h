@@ -24,6 +24,7 @@ struct ChoiceState {
   int64_t generated_tokens = 0;
   int64_t text_offset = 0;  // of the next token, for completions' logprobs
   bool any_sent = false;
+  std::string logged_text;  // with --log-prompts
   std::optional<std::chrono::steady_clock::time_point> last_token;
 };
 
@@ -68,9 +69,15 @@ class GenerationSession : public std::enable_shared_from_this<GenerationSession>
   void SendWhole();
   void FailAll(const std::string& message);
   base::Json Usage() const;
+  RequestFigures Figures() const;
+  // What came of the whole request; before the reply ends.
+  void TellEnd(std::string_view finish, const engine::RequestTimes& times);
+  void LogPrompts() const;
+  void LogReply(ChoiceState& choice, const api::Delta& delta) const;
 
   Service& service_;
   std::shared_ptr<HttpReply> reply_;
+  const std::shared_ptr<RequestScope> scope_;
   const std::string id_;
   const int64_t created_;
   const std::chrono::steady_clock::time_point arrival_ = std::chrono::steady_clock::now();
@@ -79,6 +86,7 @@ class GenerationSession : public std::enable_shared_from_this<GenerationSession>
   std::mutex mutex_;  // guards what follows, choices_ and the order of what is written
   std::vector<std::shared_ptr<api::Generation>> generations_;
   size_t open_choices_ = 0;
+  bool warned_ = false;
   bool over_ = false;
 };
 

@@ -15,6 +15,8 @@ namespace peng::server {
 struct FinishedChoice {
   std::string_view reason;  // "stop", "length", "abort", "error"
   int64_t prompt_tokens = 0;
+  int64_t cached_tokens = 0;
+  int64_t preemptions = 0;
   int64_t generated_tokens = 0;
   int64_t max_tokens = 0;
   int64_t n = 1;
@@ -31,6 +33,8 @@ class Metrics {
   void ObserveFirstToken(double seconds);
   void ObserveInterToken(double seconds);
   void ObserveFinished(const FinishedChoice& choice);
+  // The longest of the replies to one prompt.
+  void ObserveLongestReply(int64_t generated_tokens);
   void ObserveHttp(std::string_view method, std::string_view handler, int status, double seconds);
 
   // The Prometheus text format, with the engine's figures of now.

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "server/chat_messages.h"
 #include "server/json_fields.h"
+#include "server/unknown_fields.h"
 
 namespace peng::server {
 namespace {
@@ -176,7 +177,8 @@ void ReadCommon(JsonFields& f, CommonRequest* r) {
   RefuseUnsupported(f);
   // Fields that name the caller or its own bookkeeping; they change no reply.
   for (const char* field : {"user", "session_id", "store", "metadata", "service_tier", "parallel_tool_calls",
-                            "include_reasoning", "safety_identifier", "prompt_cache_key", "verbosity"}) {
+                            "include_reasoning", "safety_identifier", "prompt_cache_key", "verbosity", "prediction",
+                            "prompt_cache_retention", "truncation_side"}) {
     f.Get(field);
   }
 }
@@ -288,6 +290,12 @@ void ReadPrompts(JsonFields& f, CompletionRequest* r) {
   }
 }
 
+std::vector<std::string> UnknownFields(const JsonFields& fields, const Json& body) {
+  std::vector<std::string> names = fields.Unknown();
+  AddNestedUnknownFields(body, &names);
+  return names;
+}
+
 }  // namespace
 
 std::variant<ChatRequest, ApiError> ParseChatRequest(const Json& body) {
@@ -310,7 +318,7 @@ std::variant<ChatRequest, ApiError> ParseChatRequest(const Json& body) {
   const Json& last = r.chat.messages.as_array().back();
   r.role =
       r.chat.add_generation_prompt && !r.chat.continue_final_message ? "assistant" : last.Find("role")->as_string();
-  r.unknown_fields = f.Unknown();
+  r.unknown_fields = UnknownFields(f, body);
   return r;
 }
 
@@ -330,7 +338,7 @@ std::variant<CompletionRequest, ApiError> ParseCompletionRequest(const Json& bod
   }
   if (r.echo && r.params.logprobs && !r.params.prompt_logprobs) r.params.prompt_logprobs = r.params.logprobs;
   if (f.failed()) return *f.error();
-  r.unknown_fields = f.Unknown();
+  r.unknown_fields = UnknownFields(f, body);
   return r;
 }
 
@@ -352,6 +360,7 @@ std::variant<TokenizeRequest, ApiError> ParseTokenizeRequest(const Json& body) {
     f.Fail(SchemaError("prompt: Field required.", "prompt"));
   }
   if (f.failed()) return *f.error();
+  r.unknown_fields = UnknownFields(f, body);
   return r;
 }
 
@@ -363,6 +372,7 @@ std::variant<DetokenizeRequest, ApiError> ParseDetokenizeRequest(const Json& bod
   if (!ids) f.Fail(SchemaError("tokens: Field required.", "tokens"));
   if (f.failed()) return *f.error();
   r.tokens = std::move(*ids);
+  r.unknown_fields = UnknownFields(f, body);
   return r;
 }
 

@@ -24,8 +24,8 @@ struct CommonRequest {
   bool continuous_usage = false;  // the usage so far in every chunk
   std::string request_id;
   bool return_token_ids = false;
-  bool tokens_as_ids = false;  // "token_id:123" instead of texts in logprobs
-  std::vector<std::string> unknown_fields;
+  bool tokens_as_ids = false;               // "token_id:123" instead of texts in logprobs
+  std::vector<std::string> unknown_fields;  // also nested ones: "messages[0].foo"
 };
 
 struct ChatRequest : CommonRequest {
@@ -49,10 +49,12 @@ struct TokenizeRequest {
   api::Prompt prompt;
   std::optional<bool> add_special_tokens;
   bool return_token_strs = false;
+  std::vector<std::string> unknown_fields;
 };
 struct DetokenizeRequest {
   std::string model;
   std::vector<int32_t> tokens;
+  std::vector<std::string> unknown_fields;
 };
 std::variant<TokenizeRequest, ApiError> ParseTokenizeRequest(const base::Json& body);
 std::variant<DetokenizeRequest, ApiError> ParseDetokenizeRequest(const base::Json& body);

@@ -17,6 +17,10 @@ std::span<const Route> AllRoutes() {
       {"GET", "/ping", Ping, Access::kOpen},
       {"POST", "/ping", Ping, Access::kOpen},
       {"GET", "/", IndexPage, Access::kOpen},
+      {"POST", "/reset_prefix_cache", ResetPrefixCache, Access::kAdmin},
+      {"GET", "/log_level", ShowLogLevel, Access::kAdmin},
+      {"POST", "/log_level", ChangeLogLevel, Access::kAdmin},
+      {"GET", "/server_info", ServerInfo, Access::kAdmin},
   };
   return kRoutes;
 }

@@ -17,9 +17,11 @@ struct Call {
   const HttpRequest& request;
   std::shared_ptr<HttpReply> reply;
   std::string_view tail;
+  std::shared_ptr<RequestScope> scope;
 };
 
-enum class Access : uint8_t { kKey, kOpen };  // kOpen: also without the API key
+// kOpen: also without a key. kAdmin: only with --admin-key.
+enum class Access : uint8_t { kKey, kOpen, kAdmin };
 
 // One endpoint and method. A path that ends in '*' takes every path with that beginning.
 struct Route {
@@ -43,5 +45,9 @@ void Tokenize(const Call& call);
 void Detokenize(const Call& call);
 void ShowMetrics(const Call& call);
 void IndexPage(const Call& call);
+void ResetPrefixCache(const Call& call);
+void ShowLogLevel(const Call& call);
+void ChangeLogLevel(const Call& call);
+void ServerInfo(const Call& call);
 
 }  // namespace peng::server

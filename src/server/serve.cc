@@ -2,6 +2,8 @@
 #include "server/serve.h"
 
 #include <signal.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <systemd/sd-daemon.h>
 #include <unistd.h>
 
@@ -32,11 +34,13 @@ using std::chrono::milliseconds;
 // signal twice: one that follows so soon is the same one.
 class Signals {
  public:
-  Signals() {
+  // Without anything to read again, SIGHUP keeps its meaning: the terminal is gone.
+  explicit Signals(bool reload_on_hangup) {
     ::signal(SIGPIPE, SIG_IGN);
     sigemptyset(&set_);
     sigaddset(&set_, SIGTERM);
     sigaddset(&set_, SIGINT);
+    if (reload_on_hangup) sigaddset(&set_, SIGHUP);
     pthread_sigmask(SIG_BLOCK, &set_, &before_);
     thread_ = std::jthread([this](const std::stop_token& stop) { Watch(stop); });
   }
@@ -49,6 +53,8 @@ class Signals {
   Signals& operator=(const Signals&) = delete;
 
   bool asked() const { return asked_; }
+  // True once after a SIGHUP.
+  bool TakeHangup() { return hangup_.exchange(false); }
   void set_loaded() { loaded_ = true; }
 
  private:
@@ -59,6 +65,10 @@ class Signals {
     while (!stop.stop_requested()) {
       const int signal = sigtimedwait(&set_, nullptr, &tick);
       if (signal < 0) continue;
+      if (signal == SIGHUP) {
+        hangup_ = true;
+        continue;
+      }
       const auto now = std::chrono::steady_clock::now();
       if (asked_) {
         if (now - asked_at < kEcho) continue;
@@ -75,13 +85,15 @@ class Signals {
   }
 
   sigset_t set_{}, before_{};
-  std::atomic<bool> asked_{false}, loaded_{false};
+  std::atomic<bool> asked_{false}, loaded_{false}, hangup_{false};
   std::jthread thread_;
 };
 
+bool HasKeys(const base::ServeOptions& options) { return !options.api_key.empty() || !options.api_key_file.empty(); }
+
 std::string HostFor(const base::ServeOptions& options) {
   if (!options.host.empty()) return options.host;
-  return options.api_key.empty() ? "127.0.0.1" : "0.0.0.0";
+  return HasKeys(options) ? "0.0.0.0" : "127.0.0.1";
 }
 
 // Without --served-model-name: the file or folder without its path and extension.
@@ -93,6 +105,33 @@ std::string NameOf(const std::string& model) {
   return path.filename().string();
 }
 
+void ApplyAccess(const base::ServeOptions& options, ServiceOptions* service) {
+  service->limits = {options.key_requests_per_minute, options.key_tokens_per_minute, options.key_max_concurrency};
+  if (HasKeys(options)) {
+    service->keys = std::make_shared<KeyRing>(KeyRingOptions{options.api_key, options.api_key_file, service->limits});
+  }
+  if (!options.admin_key.empty()) service->admin_key = base::Sha256::Of(options.admin_key);
+  if (options.isolate_prefix_cache && !HasKeys(options)) {
+    throw base::Error(base::ErrorKind::kUsage, "--isolate-prefix-cache", "keeps keys apart, but there are none",
+                      "set --api-key-file or --api-key, or leave it out");
+  }
+  service->isolate_prefix_cache = options.isolate_prefix_cache;
+  service->log_prompts = options.log_prompts;
+  if (!options.audit_log.empty()) service->sinks.audit = std::make_unique<AuditLog>(options.audit_log);
+  service->sinks.log_requests = options.enable_log_requests;
+  service->sinks.slow_request_ms = options.slow_request_ms;
+  service->settings = base::SettingsJson(options);
+}
+
+// Of the keys only their digests are kept.
+void HideKeys(base::ServeOptions* options) {
+  for (std::string& key : options->api_key) {
+    WipeText(&key);
+    key = "(hidden)";
+  }
+  WipeText(&options->admin_key);
+}
+
 ServiceOptions MakeServiceOptions(const base::ServeOptions& options) {
   ServiceOptions service;
   service.model_names = options.served_model_name;
@@ -100,13 +139,28 @@ ServiceOptions MakeServiceOptions(const base::ServeOptions& options) {
     service.model_names = {NameOf(options.model)};
     if (options.model != service.model_names[0]) service.also_accepted = options.model;
   }
-  service.api_keys = options.api_key;
-  if (std::find(service.api_keys.begin(), service.api_keys.end(), "") != service.api_keys.end()) {
-    throw base::Error(base::ErrorKind::kUsage, "--api-key", "is empty", "give a key, or leave it out to serve without");
-  }
+  ApplyAccess(options, &service);
+  service.strict_params = options.strict_params;
+  service.prompt_tokens_details = options.enable_prompt_tokens_details;
+  service.force_include_usage = options.enable_force_include_usage;
   service.version = api::Version();
   service.max_model_len = static_cast<int32_t>(std::max<int64_t>(0, options.max_model_len));
   return service;
+}
+
+// A core dump holds every prompt in memory. A limit of 1 byte keeps dumps from files and, as Linux has it, from
+// programs that core_pattern names, which a limit of 0 does not.
+void ForbidCoreDumps() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_CORE, &limit) != 0) return;
+  limit.rlim_cur = std::min<rlim_t>(1, limit.rlim_max);
+  ::setrlimit(RLIMIT_CORE, &limit);
+  if (limit.rlim_max == 0) ::prctl(PR_SET_DUMPABLE, 0);
+}
+
+// The last lines may still wait for a reader that is merely slow.
+void FlushLogBriefly() {
+  for (int i = 0; i < 25 && !base::FlushLog(); ++i) std::this_thread::sleep_for(milliseconds(20));
 }
 
 void LogAddress(const std::string& host, uint16_t port, const base::ServeOptions& options) {
@@ -114,14 +168,36 @@ void LogAddress(const std::string& host, uint16_t port, const base::ServeOptions
   const std::string shown = v6 ? "[" + host + "]" : host;
   base::LogInfo("listening on http://{}:{} (not ready until the model is loaded)", shown, port);
   const bool local = host == "127.0.0.1" || host == "::1" || host == "localhost";
-  if (!local && options.api_key.empty()) {
-    base::LogWarning("the address is open to other machines and no --api-key is set: anyone who reaches it may use it");
+  if (!local && !HasKeys(options)) {
+    base::LogWarning(
+        "the address is open to other machines and no API key is set: anyone who reaches it may use it; set --api-key "
+        "or --api-key-file");
   }
 }
 
+// Null without --metrics-port.
+std::unique_ptr<HttpServer> ServeMetrics(const base::ServeOptions& options, Service& service) {
+  if (options.metrics_port < 0) return nullptr;
+  HttpOptions http;
+  http.host = HostFor(options);
+  http.port = static_cast<uint16_t>(options.metrics_port);
+  http.io_threads = http.worker_threads = 1;
+  http.limits.connections = 64;
+  http.limits.body_bytes = 0;
+  http.error_body = Service::ErrorBody;
+  auto server =
+      std::make_unique<HttpServer>(std::move(http), [&service](HttpRequest request, std::shared_ptr<HttpReply> reply) {
+        service.HandleMetricsPort(std::move(request), std::move(reply));
+      });
+  base::LogInfo("metrics without a key on port {}", server->port());
+  return server;
+}
+
 // Waits until a signal asks for the end, or the engine is dead. True for a signal.
-bool AwaitEnd(const Signals& signals, const api::Llm& llm) {
+bool AwaitEnd(Signals& signals, const api::Llm& llm, Service& service) {
   while (!signals.asked()) {
+    base::FlushLog();
+    if (signals.TakeHangup()) service.ReloadKeys();
     if (llm.Health() == engine::EngineHealth::kDead) return false;
     std::this_thread::sleep_for(milliseconds(100));
   }
@@ -143,9 +219,11 @@ void Drain(Service& service, HttpServer& http, const api::Llm& llm, double secon
 
 }  // namespace
 
-int RunServer(const base::ServeOptions& options) {
-  Signals signals;
+int RunServer(base::ServeOptions options) {
+  Signals signals(!options.api_key_file.empty() || !options.audit_log.empty());
+  if (!options.log_prompts) ForbidCoreDumps();
   Service service(MakeServiceOptions(options));
+  HideKeys(&options);
   HttpOptions http_options;
   http_options.host = HostFor(options);
   http_options.port = static_cast<uint16_t>(options.port);
@@ -155,6 +233,7 @@ int RunServer(const base::ServeOptions& options) {
     service.Handle(std::move(request), std::move(reply));
   });
   LogAddress(HostFor(options), http.port(), options);
+  const std::unique_ptr<HttpServer> metrics_port = ServeMetrics(options, service);
 
   std::shared_ptr<api::Llm> llm = api::BuildLlm(options);
   service.SetLlm(llm);
@@ -162,12 +241,13 @@ int RunServer(const base::ServeOptions& options) {
   sd_notify(0, "READY=1\nSTATUS=Serving");
   base::LogInfo("ready: http://{}:{}/v1 serves {}", HostFor(options), http.port(), service.model_name());
 
-  const bool orderly = AwaitEnd(signals, *llm);
+  const bool orderly = AwaitEnd(signals, *llm, service);
   sd_notify(0, "STOPPING=1");
   if (!orderly) base::LogError("the engine has stopped; exiting");
   Drain(service, http, *llm, orderly ? options.drain_timeout : 0);
   llm->Shutdown();
   base::LogInfo("stopped");
+  FlushLogBriefly();
   return orderly ? 0 : 1;
 }
 

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/service.h"
 
-#include <openssl/crypto.h>
-#include <openssl/sha.h>
-
 #include <algorithm>
 #include <cctype>
 #include <chrono>
@@ -18,13 +15,6 @@ namespace peng::server {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-std::string Digest(std::string_view text) {
-  std::string digest(SHA256_DIGEST_LENGTH, '\0');
-  SHA256(reinterpret_cast<const unsigned char*>(text.data()), text.size(),
-         reinterpret_cast<unsigned char*>(digest.data()));
-  return digest;
-}
 
 std::string Lower(std::string_view text) {
   std::string lower(text);
@@ -43,27 +33,150 @@ std::string_view RouteMethod(const HttpRequest& request) {
   return request.method == "HEAD" ? std::string_view("GET") : std::string_view(request.method);
 }
 
-const Route* FindRoute(const HttpRequest& request) {
+bool IsPreflight(const HttpRequest& request) { return request.method == "OPTIONS"; }
+
+// A label of a series must not be what a client makes up: each would be a series of its own.
+std::string_view KnownMethod(std::string_view method) {
+  for (const std::string_view known : {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"}) {
+    if (method == known) return known;
+  }
+  return "other";
+}
+
+std::string_view Label(const Route* route) { return route != nullptr ? route->path : std::string_view("none"); }
+
+// The peer without its port, which changes with every connection.
+std::string AddressOf(const HttpRequest& request) { return request.remote.substr(0, request.remote.rfind(':')); }
+
+// The same 401 as vLLM's, which is not of the shape of other errors.
+HttpResponse Unauthorized() {
+  return {.status = 401, .body = R"({"error":"Unauthorized"})", .headers = {{"WWW-Authenticate", "Bearer"}}};
+}
+
+HttpResponse TooMany(const RateLimiter::Refusal& refusal) {
+  HttpResponse response = ToResponse(StatusError(429, refusal.message));
+  response.headers.emplace_back("Retry-After", std::to_string(refusal.retry_after_seconds));
+  return response;
+}
+
+void AllowAnyOrigin(HttpHeaders* headers) { headers->emplace_back("Access-Control-Allow-Origin", "*"); }
+
+// Counts the request when its reply starts, ends its scope with the reply, and lets pages of other origins read it.
+class CountedReply final : public HttpReply {
+ public:
+  CountedReply(std::shared_ptr<HttpReply> next, Metrics* metrics, std::shared_ptr<RequestScope> scope,
+               std::string_view method, std::string_view handler)
+      : next_(std::move(next)), metrics_(metrics), scope_(std::move(scope)), method_(method), handler_(handler) {}
+
+  void Send(HttpResponse response) override {
+    Begin(response.status, &response.headers);
+    scope_->End();
+    next_->Send(std::move(response));
+  }
+  void Start(int status, std::string_view content_type, HttpHeaders headers) override {
+    Begin(status, &headers);
+    next_->Start(status, content_type, std::move(headers));
+  }
+  bool Write(std::string_view bytes) override { return next_->Write(bytes); }
+  void Finish() override {
+    scope_->End();
+    next_->Finish();
+  }
+  void OnDisconnect(std::function<void()> gone) override {
+    next_->OnDisconnect([scope = scope_, gone = std::move(gone)] {
+      gone();
+      scope->End();
+    });
+  }
+  void AddHeaders(const HttpHeaders& headers) { headers_.insert(headers_.end(), headers.begin(), headers.end()); }
+
+ private:
+  void Begin(int status, HttpHeaders* headers) {
+    AllowAnyOrigin(headers);
+    headers->emplace_back("X-Request-Id", scope_->id());
+    headers->insert(headers->end(), headers_.begin(), headers_.end());
+    scope_->SetStatus(status);
+    if (metrics_ == nullptr || handler_ == "/metrics" || handler_ == "/health" || handler_ == "/ping") return;
+    const std::chrono::duration<double> elapsed = Clock::now() - start_;
+    metrics_->ObserveHttp(method_, handler_, status, elapsed.count());
+  }
+
+  std::shared_ptr<HttpReply> next_;
+  Metrics* metrics_;
+  std::shared_ptr<RequestScope> scope_;
+  std::string_view method_;
+  std::string_view handler_;
+  HttpHeaders headers_;
+  Clock::time_point start_ = Clock::now();
+};
+
+// "messages[17].foo" -> "messages[].foo": the log names a field once, not once per message.
+std::string WithoutIndices(std::string_view name) {
+  std::string shape;
+  bool inside = false;
+  for (const char c : name) {
+    if (c == ']') inside = false;
+    if (!inside) shape += c;
+    if (c == '[') inside = true;
+  }
+  return shape;
+}
+
+// What cannot be taken for a field's name may be a piece of a prompt that a broken client put there.
+bool IsPlainName(std::string_view name) {
+  return std::all_of(name.begin(), name.end(), [](unsigned char c) {
+    return std::isalnum(c) != 0 || std::string_view("_-.[]").find(static_cast<char>(c)) != std::string_view::npos;
+  });
+}
+
+HttpHeaders LimitHeaders(const KeyLimits& limits, const RateLimiter::Remaining& left) {
+  HttpHeaders headers;
+  const auto add = [&](const char* what, int64_t limit, int64_t remaining) {
+    if (limit <= 0) return;
+    headers.emplace_back(std::string("X-RateLimit-Limit-") + what, std::to_string(limit));
+    headers.emplace_back(std::string("X-RateLimit-Remaining-") + what, std::to_string(remaining));
+  };
+  add("Requests", limits.requests_per_minute, left.requests);
+  add("Tokens", limits.tokens_per_minute, left.tokens);
+  return headers;
+}
+
+}  // namespace
+
+Service::Service(ServiceOptions options)
+    : options_(std::move(options)),
+      sinks_(std::make_shared<const RequestSinks>(std::move(options_.sinks))),
+      created_(static_cast<int64_t>(std::time(nullptr))),
+      metrics_(std::make_unique<Metrics>(options_.model_names.front(),
+                                         options_.max_model_len > 0 ? options_.max_model_len : 131072)) {}
+
+Service::~Service() = default;
+
+std::string Service::ErrorBody(int status, std::string_view message) {
+  return ToJson(StatusError(status, std::string(message))).Dump();
+}
+
+bool Service::Exists(const Route& route) const { return route.access != Access::kAdmin || options_.admin_key; }
+
+const Route* Service::FindRoute(const HttpRequest& request) const {
   for (const Route& route : AllRoutes()) {
-    if (route.method == RouteMethod(request) && Matches(route.path, request.path)) return &route;
+    if (route.method == RouteMethod(request) && Matches(route.path, request.path) && Exists(route)) return &route;
   }
   return nullptr;
 }
 
 // The methods of a path, for Allow; empty if there is no such path.
-std::string AllowedMethods(std::string_view path) {
+std::string Service::AllowedMethods(std::string_view path) const {
   std::string methods;
   for (const Route& route : AllRoutes()) {
-    if (!Matches(route.path, path)) continue;
+    if (!Matches(route.path, path) || !Exists(route)) continue;
     if (!methods.empty()) methods += ", ";
     methods += route.method == "GET" ? "GET, HEAD" : route.method;
   }
   return methods;
 }
 
-bool IsPreflight(const HttpRequest& request) { return request.method == "OPTIONS"; }
-
-HttpResponse Preflight(const HttpRequest& request) {
+HttpResponse Service::Preflight(const HttpRequest& request) const {
   const std::string methods = AllowedMethods(request.path);
   HttpResponse response{.status = methods.empty() ? 404 : 204, .content_type = ""};
   std::string_view headers = request.Header("Access-Control-Request-Headers");
@@ -74,112 +187,107 @@ HttpResponse Preflight(const HttpRequest& request) {
   return response;
 }
 
-// The same 401 as vLLM's, which is not of the shape of other errors.
-HttpResponse Unauthorized() {
-  return {.status = 401, .body = R"({"error":"Unauthorized"})", .headers = {{"WWW-Authenticate", "Bearer"}}};
-}
-
-void AllowAnyOrigin(HttpHeaders* headers) { headers->emplace_back("Access-Control-Allow-Origin", "*"); }
-
-// Counts the request when its reply starts, and lets pages of other origins read it.
-class CountedReply final : public HttpReply {
- public:
-  CountedReply(std::shared_ptr<HttpReply> next, Metrics* metrics, std::string method, std::string_view handler)
-      : next_(std::move(next)), metrics_(metrics), method_(std::move(method)), handler_(handler) {}
-
-  void Send(HttpResponse response) override {
-    Count(response.status);
-    AllowAnyOrigin(&response.headers);
-    next_->Send(std::move(response));
-  }
-  void Start(int status, std::string_view content_type, HttpHeaders headers) override {
-    Count(status);
-    AllowAnyOrigin(&headers);
-    next_->Start(status, content_type, std::move(headers));
-  }
-  bool Write(std::string_view bytes) override { return next_->Write(bytes); }
-  void Finish() override { next_->Finish(); }
-  void OnDisconnect(std::function<void()> gone) override { next_->OnDisconnect(std::move(gone)); }
-
- private:
-  void Count(int status) {
-    if (metrics_ == nullptr || handler_ == "/metrics" || handler_ == "/health" || handler_ == "/ping") return;
-    const std::chrono::duration<double> elapsed = Clock::now() - start_;
-    metrics_->ObserveHttp(method_, handler_, status, elapsed.count());
-  }
-
-  std::shared_ptr<HttpReply> next_;
-  Metrics* metrics_;
-  std::string method_;
-  std::string_view handler_;
-  Clock::time_point start_ = Clock::now();
-};
-
-}  // namespace
-
-Service::Service(ServiceOptions options)
-    : options_(std::move(options)),
-      created_(static_cast<int64_t>(std::time(nullptr))),
-      metrics_(std::make_unique<Metrics>(options_.model_names.front(),
-                                         options_.max_model_len > 0 ? options_.max_model_len : 131072)) {
-  for (const std::string& key : options_.api_keys) key_digests_.push_back(Digest(key));
-}
-
-Service::~Service() = default;
-
-std::string Service::ErrorBody(int status, std::string_view message) {
-  return ToJson(StatusError(status, std::string(message))).Dump();
-}
-
 std::optional<HttpResponse> Service::Precheck(const HttpRequest& head) {
   if (IsPreflight(head)) return Preflight(head);
   const Route* route = FindRoute(head);
-  const bool open = route != nullptr && route->access == Access::kOpen;
-  std::optional<HttpResponse> refusal;
-  if (!open && !Authorized(head)) {
-    refusal = Unauthorized();
-  } else if (route == nullptr) {
+  std::optional<Client> client = Identify(head);
+  std::optional<HttpResponse> refusal = Refusal(head, route, client);
+  if (!refusal) return std::nullopt;
+  RequestScope scope(sinks_, client.value_or(Client()), head.Header("X-Request-Id"), AddressOf(head),
+                     KnownMethod(head.method), Label(route));
+  scope.SetStatus(refusal->status);
+  metrics().ObserveHttp(KnownMethod(head.method), Label(route), refusal->status, 0);
+  refusal->headers.emplace_back("X-Request-Id", scope.id());
+  AllowAnyOrigin(&refusal->headers);
+  return refusal;
+}
+
+// Deny by default: a path that is not in the table wants a key as well, before it is said that it does not exist.
+std::optional<HttpResponse> Service::Refusal(const HttpRequest& head, const Route* route,
+                                             const std::optional<Client>& client) const {
+  const Access access = route != nullptr ? route->access : Access::kKey;
+  if (access != Access::kOpen && !client) return Unauthorized();
+  if (access == Access::kAdmin && !client->admin) {
+    // Without API keys nobody has shown one, so there is one to ask for.
+    if (client->name.empty()) return Unauthorized();
+    return ToResponse(StatusError(403, "This endpoint wants the key of --admin-key."));
+  }
+  if (route == nullptr) {
     const std::string allowed = AllowedMethods(head.path);
-    refusal = ToResponse(allowed.empty() ? StatusError(404, "Not Found") : StatusError(405, "Method Not Allowed"));
-    if (!allowed.empty()) refusal->headers.emplace_back("Allow", allowed);
-  } else if (head.method == "POST" && route->handler != &Ping) {
+    HttpResponse refusal =
+        ToResponse(allowed.empty() ? StatusError(404, "Not Found") : StatusError(405, "Method Not Allowed"));
+    if (!allowed.empty()) refusal.headers.emplace_back("Allow", allowed);
+    return refusal;
+  }
+  if (head.method == "POST" && route->handler != &Ping && route->handler != &ResetPrefixCache) {
     const std::string_view type = head.Header("Content-Type");
     if (Lower(type.substr(0, type.find(';'))).find("application/json") != 0) {
-      refusal = ToResponse(SchemaError("Unsupported Media Type: Only 'application/json' is allowed", "Content-Type"));
+      return ToResponse(SchemaError("Unsupported Media Type: Only 'application/json' is allowed", "Content-Type"));
     }
   }
-  if (refusal) {
-    metrics().ObserveHttp(head.method, route != nullptr ? route->path : "none", refusal->status, 0);
-    AllowAnyOrigin(&refusal->headers);
-  }
-  return refusal;
+  return std::nullopt;
 }
 
 void Service::Handle(HttpRequest request, std::shared_ptr<HttpReply> reply) {
   const Route* route = FindRoute(request);
   if (route == nullptr) return reply->Send(ToResponse(StatusError(404, "Not Found")));  // Precheck was not asked
-  auto counted = std::make_shared<CountedReply>(std::move(reply), &metrics(), request.method, route->path);
+  Run(*route, Identify(request).value_or(Client()), request, std::move(reply));
+}
+
+void Service::HandleMetricsPort(HttpRequest request, std::shared_ptr<HttpReply> reply) {
+  const Route* route = FindRoute(request);
+  const bool served =
+      route != nullptr && (route->path == "/metrics" || route->path == "/health" || route->path == "/ping");
+  if (!served) return reply->Send(ToResponse(StatusError(404, "Not Found")));
+  Run(*route, {}, request, std::move(reply));
+}
+
+void Service::Run(const Route& route, Client client, const HttpRequest& request, std::shared_ptr<HttpReply> reply) {
+  auto scope = std::make_shared<RequestScope>(sinks_, std::move(client), request.Header("X-Request-Id"),
+                                              AddressOf(request), KnownMethod(request.method), route.path);
+  auto counted =
+      std::make_shared<CountedReply>(std::move(reply), &metrics(), scope, KnownMethod(request.method), route.path);
   std::string_view tail;
-  if (route->path.ends_with('*')) tail = std::string_view(request.path).substr(route->path.size() - 1);
+  if (route.path.ends_with('*')) tail = std::string_view(request.path).substr(route.path.size() - 1);
   try {
-    route->handler(Call{*this, request, counted, tail});
+    if (route.method == "POST" && route.access == Access::kKey && scope->client().limits.any()) {
+      const KeyLimits& limits = scope->client().limits;
+      auto outcome = limiter_.Begin(scope->client().name, limits);
+      if (const auto* refusal = std::get_if<RateLimiter::Refusal>(&outcome)) return counted->Send(TooMany(*refusal));
+      auto& admission = std::get<0>(outcome);
+      counted->AddHeaders(LimitHeaders(limits, admission->remaining()));
+      scope->Admit(std::move(admission));
+    }
+    route.handler(Call{*this, request, counted, tail, scope});
   } catch (const std::exception& e) {
-    base::LogError("{} {}: {}", request.method, route->path, base::Printable(e.what()));
+    base::Log(base::LogLevel::kError, "request failed",
+              {{"request_id", scope->id()}, {"path", route.path}, {"error", base::Printable(e.what())}});
     counted->Send(ToResponse(StatusError(500, "Internal server error.")));
   }
 }
 
-// Every key is compared in full, so that the time tells nothing.
-bool Service::Authorized(const HttpRequest& request) const {
-  if (key_digests_.empty()) return true;
+// The client that the key of a request names; without keys, one that everybody is. nullopt for a wrong or missing key.
+std::optional<Client> Service::Identify(const HttpRequest& request) const {
+  std::string_view given = request.Header("X-Api-Key");  // where clients of Anthropic's API have it
   const std::string_view header = request.Header("Authorization");
   const bool bearer = Lower(header.substr(0, 7)) == "bearer ";
-  const std::string given = Digest(bearer ? header.substr(7) : std::string_view());
-  bool match = false;
-  for (const std::string& digest : key_digests_) {
-    match |= CRYPTO_memcmp(digest.data(), given.data(), digest.size()) == 0;
+  if (!header.empty()) given = bearer ? header.substr(7) : std::string_view();
+  const bool admin = options_.admin_key && HasDigest(given, *options_.admin_key);
+  const auto key = options_.keys != nullptr ? options_.keys->Find(given) : nullptr;
+  if (admin) return Client{.name = "admin", .admin = true};
+  if (key != nullptr) return Client{.name = key->name, .limits = key->limits};
+  if (options_.keys == nullptr) return Client{.limits = options_.limits};
+  return std::nullopt;
+}
+
+void Service::ReloadKeys() {
+  if (options_.keys == nullptr) return;
+  try {
+    options_.keys->Reload();
+    base::LogInfo("{} API keys are valid now", options_.keys->size());
+  } catch (const base::Error& e) {
+    base::LogError("the API keys stay as they were: {}", e.what());
   }
-  return bearer && match;
 }
 
 void Service::SetLlm(std::shared_ptr<api::Llm> llm) {
@@ -216,13 +324,19 @@ std::optional<ApiError> Service::CheckModel(const std::string& model) const {
   return error;
 }
 
-void Service::NoteUnknownFields(const std::vector<std::string>& names) {
+std::optional<ApiError> Service::CheckUnknownFields(const std::vector<std::string>& names) {
   constexpr size_t kMaxNoted = 256;
-  for (const std::string& name : names) {
-    std::lock_guard lock(mutex_);
-    if (noted_fields_.size() >= kMaxNoted || !noted_fields_.insert(name).second) continue;
-    base::LogWarning("request field \"{}\" is not known and is ignored", name);
+  if (options_.strict_params && !names.empty()) {
+    return BadRequest("Unknown field '" + names[0] + "'. This server accepts only fields that it knows.", names[0]);
   }
+  for (const std::string& name : names) {
+    const std::string shape = WithoutIndices(name);
+    std::lock_guard lock(mutex_);
+    if (noted_fields_.size() >= kMaxNoted) break;
+    if (!noted_fields_.insert(shape).second) continue;
+    base::LogWarning("request field \"{}\" is not known and is ignored", IsPlainName(shape) ? shape : "(not shown)");
+  }
+  return std::nullopt;
 }
 
 }  // namespace peng::server

@@ -95,11 +95,13 @@ void ChatCompletions(const Call& call) {
   auto parsed = ParseChatRequest(std::get<Json>(body));
   if (const auto* error = std::get_if<ApiError>(&parsed)) return call.reply->Send(ToResponse(*error));
   auto& request = std::get<ChatRequest>(parsed);
+  if (const auto error = call.service.CheckUnknownFields(request.unknown_fields)) {
+    return call.reply->Send(ToResponse(*error));
+  }
   if (const auto error = call.service.CheckModel(request.model)) return call.reply->Send(ToResponse(*error));
   auto ready = call.service.ReadyLlm();
   if (const auto* error = std::get_if<ApiError>(&ready)) return call.reply->Send(ToResponse(*error));
   api::Llm& llm = *std::get<0>(ready);
-  call.service.NoteUnknownFields(request.unknown_fields);
   auto session = std::make_shared<ChatSession>(call, llm, request);
   session->Run(llm, {std::move(request.chat)});
 }

@@ -6,6 +6,7 @@
 #include "server/logprobs_format.h"
 #include "server/openai_types.h"
 #include "server/routes.h"
+#include "server/unknown_fields.h"
 
 namespace peng::server {
 namespace {
@@ -24,10 +25,16 @@ std::shared_ptr<api::Llm> Begin(const Call& call, std::variant<Request, ApiError
   auto parsed = parse(std::get<Json>(body));
   if (const auto* error = std::get_if<ApiError>(&parsed)) return fail(*error);
   *out = std::move(std::get<Request>(parsed));
+  if (const auto error = call.service.CheckUnknownFields(out->unknown_fields)) return fail(*error);
   if (const auto error = call.service.CheckModel(out->model)) return fail(*error);
   auto ready = call.service.ReadyLlm();
   if (const auto* error = std::get_if<ApiError>(&ready)) return fail(*error);
   return std::move(std::get<0>(ready));
+}
+
+void Reply(const Call& call, const std::vector<std::string>& unknown_fields, Json::Object members) {
+  if (!unknown_fields.empty()) members.emplace_back("warnings", UnknownFieldWarnings(unknown_fields));
+  call.reply->Send({.body = Json(std::move(members)).Dump()});
 }
 
 }  // namespace
@@ -46,11 +53,11 @@ void Tokenize(const Call& call) {
     strings = Json::Array();
     for (const int32_t id : ids) strings.Push(llm->tokenizer().TokenPiece(id));
   }
-  const Json body(Json::Object{{"count", static_cast<int64_t>(ids.size())},
-                               {"max_model_len", llm->max_model_len()},
-                               {"tokens", TokenIdArray(ids)},
-                               {"token_strs", std::move(strings)}});
-  call.reply->Send({.body = body.Dump()});
+  Reply(call, request.unknown_fields,
+        {{"count", static_cast<int64_t>(ids.size())},
+         {"max_model_len", llm->max_model_len()},
+         {"tokens", TokenIdArray(ids)},
+         {"token_strs", std::move(strings)}});
 }
 
 void Detokenize(const Call& call) {
@@ -65,8 +72,7 @@ void Detokenize(const Call& call) {
                                 "tokens")));
     }
   }
-  const Json body(Json::Object{{"prompt", llm->tokenizer().Decode(request.tokens, false)}});
-  call.reply->Send({.body = body.Dump()});
+  Reply(call, request.unknown_fields, {{"prompt", llm->tokenizer().Decode(request.tokens, false)}});
 }
 
 }  // namespace peng::server
