@@ -236,7 +236,11 @@ void Engine::CollectOldest() {
     failure = e.what();
     base::LogError("step {} failed and ends its {} sequences: {}", step.plan.step, step.plan.sequences.size(), failure);
   }
+  CountStep(step);  // before whoever waits for its results can ask
   Publish(failure.empty() ? scheduler_.Commit(step.plan, rows) : scheduler_.Fail(step.plan, failure));
+}
+
+void Engine::CountStep(const Step& step) {
   // A step that was queued behind another one begins when that one ends.
   const Clock::time_point now = Clock::now();
   const std::chrono::duration<double> took = now - std::max(step.launched, std::exchange(last_collected_, now));

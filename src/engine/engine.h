@@ -73,6 +73,7 @@ class Engine : public EngineClient {
   void DrainInbox();
   void LaunchNext();
   void CollectOldest();
+  void CountStep(const Step& step);
   void Publish(std::vector<sched::RequestEvent> events);
   void PublishStats();
   std::optional<SubmitRefusal> QueueRefusal(int64_t num_prompt_tokens);
