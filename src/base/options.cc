@@ -32,6 +32,7 @@ using O = ServeOptions;
 constexpr auto kPlain = OptionSpec::Kind::kPlain;
 constexpr auto kSize = OptionSpec::Kind::kSize;
 constexpr auto kSecret = OptionSpec::Kind::kSecret;
+constexpr auto kWords = OptionSpec::Kind::kWords;
 
 const OptionSpec kTable[] = {
     {"model", &O::model, "MODEL", "model folder, .gguf or .safetensors file, or hub name",
@@ -55,6 +56,27 @@ const OptionSpec kTable[] = {
      kMaxTokens},
     {"metrics-port", &O::metrics_port, "N", "port that serves /metrics without a key; -1 is none, 0 takes a free one",
      kPlain, -1, 65535},
+    {"uds", &O::uds, "PATH", "Unix socket to listen on in place of host and port; only the same user may connect"},
+    {"ssl-certfile", &O::ssl_certfile, "FILE", "PEM certificate, with its chain: serves HTTPS"},
+    {"ssl-keyfile", &O::ssl_keyfile, "FILE", "PEM key of the certificate, if it is not in the same file"},
+    {"ssl-ca-certs", &O::ssl_ca_certs, "FILE", "PEM certificates that client certificates are checked against"},
+    {"ssl-cert-reqs", &O::ssl_cert_reqs, "N", "client certificates: 0 not asked for, 1 checked if sent, 2 required",
+     kPlain, 0, 2},
+    {"ssl-ciphers", &O::ssl_ciphers, "LIST", "ciphers for TLS 1.2, as `openssl ciphers` names them"},
+    {"enable-ssl-refresh", &O::enable_ssl_refresh, "", "read the TLS files again when they change; SIGHUP always does"},
+    {"root-path", &O::root_path, "PATH", "what a proxy puts in front of every path"},
+    {"allowed-origins", &O::allowed_origins, "ORIGIN...", "origins whose pages may use the server; * is any", kWords},
+    {"allowed-methods", &O::allowed_methods, "METHOD...", "methods that such pages may use", kWords},
+    {"allowed-headers", &O::allowed_headers, "NAME...", "headers that such pages may send", kWords},
+    {"allow-credentials", &O::allow_credentials, "", "let such pages send cookies and client certificates"},
+    {"h11-max-incomplete-event-size", &O::h11_max_incomplete_event_size, "BYTES", "largest header of a request", kSize,
+     1024, 16 << 20},
+    {"h11-max-header-count", &O::h11_max_header_count, "N", "most header fields of a request", kPlain, 8, 10000},
+    {"max-body-bytes", &O::max_body_bytes, "BYTES", "largest body of a request", kSize, 1024, 1 << 30},
+    {"timeout-keep-alive", &O::timeout_keep_alive, "SECONDS", "how long a connection may wait for its next request",
+     kPlain, 1, 86400},
+    {"sse-keep-alive-interval", &O::sse_keep_alive_interval, "SECONDS",
+     "a comment keeps event streams open that are silent for so long; 0 is never", kPlain, 0, 86400},
     {"dtype", &O::dtype, "auto|float32", "arithmetic: auto is the fastest for the weights' format"},
     {"max-model-len", &O::max_model_len, "N", "context in tokens; 0 or -1 is the model's, or what fits in memory",
      kSize, -1, kMaxTokens},
@@ -104,6 +126,21 @@ const OptionSpec kTable[] = {
     {"enable-prompt-tokens-details", &O::enable_prompt_tokens_details, "",
      "tell the cached tokens in the usage of replies"},
     {"enable-force-include-usage", &O::enable_force_include_usage, "", "send the usage in streams without being asked"},
+};
+
+// Flags of vLLM's HTTP server that ask for what peng does not have.
+constexpr std::pair<std::string_view, std::string_view> kNotHere[] = {
+    {"middleware", "peng loads no Python code; put a proxy in front"},
+    {"uvicorn-log-level", "use --log-level"},
+    {"disable-uvicorn-access-log", "leave it out: peng writes no access log"},
+    {"disable-access-log-for-endpoints", "leave it out: peng writes no access log"},
+    {"disable-fastapi-docs", "leave it out: peng serves no API documentation pages"},
+    {"enable-offline-docs", "peng serves no API documentation pages"},
+    {"enable-tokenizer-info-endpoint", "peng has no /tokenizer_info"},
+    {"api-server-count", "one process serves all connections"},
+    {"headless", "peng has no data-parallel groups across machines"},
+    {"grpc", "peng serves HTTP only"},
+    {"grpc-port", "peng serves HTTP only"},
 };
 
 std::string Dashed(std::string_view name) {
@@ -240,7 +277,8 @@ std::vector<std::string> SplitAtCommas(const std::string& text) {
   return items;
 }
 
-std::string Suggestion(const std::string& nearest) {
+std::string Suggestion(std::string_view name, const std::string& nearest) {
+  if (const std::string_view reason = ReasonAgainst(name); !reason.empty()) return std::string(reason);
   return nearest.empty() ? "see peng serve --help" : "did you mean " + nearest + "?";
 }
 
@@ -257,7 +295,7 @@ std::vector<std::string> JsonTexts(const Json& value, const std::string& where) 
 }
 
 ConfigEntries ParseJsonConfig(const std::string& text, const std::string& where) {
-  const auto result = ParseJson(text);
+  const auto result = ParseJson(text, {.refuse_duplicate_keys = true});
   if (const auto* error = std::get_if<JsonError>(&result)) {
     throw Error(ErrorKind::kUsage, where,
                 "not valid JSON: " + error->message + " at byte " + std::to_string(error->offset));
@@ -271,11 +309,32 @@ ConfigEntries ParseJsonConfig(const std::string& text, const std::string& where)
   return entries;
 }
 
+// '["a", "b"]' -> a, b; other texts as they are.
+std::vector<std::string> WordsOf(std::span<const std::string> values, std::string_view where) {
+  if (values.size() != 1 || !values[0].starts_with('[')) return {values.begin(), values.end()};
+  const auto parsed = ParseJson(values[0]);
+  const auto* list = std::get_if<Json>(&parsed);
+  if (list == nullptr || !list->is_array()) Refuse(where, values[0], "is no JSON list", "use '[\"a\", \"b\"]', or a b");
+  return JsonTexts(*list, std::string(where));
+}
+
 const std::string* FindVariable(const Settings& environment, std::string_view name) {
   for (const auto& [key, value] : environment) {
     if (key == name) return &value;
   }
   return nullptr;
+}
+
+// Kubernetes sets PENG_PORT=tcp://10.0.0.1:8000 in every container beside a service called "peng".
+bool IsServiceAddress(const OptionSpec& spec, std::string_view value) {
+  return std::string_view(spec.name) == "port" && value.find("://") != std::string_view::npos;
+}
+
+// What else Kubernetes sets beside PENG_PORT=tcp://…: PENG_SERVICE_HOST, PENG_SERVICE_PORT_HTTP,
+// PENG_PORT_8000_TCP_ADDR…
+bool IsServiceVariable(std::string_view name) {
+  return name.starts_with("PENG_SERVICE_HOST") || name.starts_with("PENG_SERVICE_PORT") ||
+         name.starts_with("PENG_PORT_");
 }
 
 void ApplyEnvironment(const Settings& environment, ServeOptions* options) {
@@ -285,7 +344,15 @@ void ApplyEnvironment(const Settings& environment, ServeOptions* options) {
     const std::string* value = FindVariable(environment, spec.env());
     // An empty variable is how compose files and systemd units write "not set".
     if (value == nullptr || value->empty()) continue;
-    const std::vector<std::string> values = spec.is_list() ? SplitAtCommas(*value) : std::vector<std::string>{*value};
+    if (IsServiceAddress(spec, *value)) {
+      LogWarning(
+          "PENG_PORT is ignored: \"{}\" is the address of a Kubernetes service, no port; give a port with --port",
+          Printable(*value, 80));
+      continue;
+    }
+    const bool json = spec.kind == kWords && value->starts_with('[');
+    const bool split = spec.is_list() && !json;
+    const std::vector<std::string> values = split ? SplitAtCommas(*value) : std::vector<std::string>{*value};
     SetOption(spec, values, spec.env(), options);
   }
 }
@@ -317,7 +384,11 @@ std::string OptionSpec::default_text() const {
   struct {
     const ServeOptions& o;
     std::string operator()(std::string O::* f) const { return o.*f; }
-    std::string operator()(std::vector<std::string> O::*) const { return ""; }
+    std::string operator()(std::vector<std::string> O::* f) const {
+      std::string words;
+      for (const std::string& word : o.*f) words += (words.empty() ? "" : " ") + word;
+      return words;
+    }
     std::string operator()(int64_t O::* f) const { return std::to_string(o.*f); }
     std::string operator()(double O::* f) const { return PlainNumber(o.*f); }
     std::string operator()(bool O::* f) const { return o.*f ? "true" : "false"; }
@@ -370,10 +441,19 @@ std::string NearestOption(std::string_view name) {
   return nearest;
 }
 
+std::string_view ReasonAgainst(std::string_view name) {
+  const std::string dashed = Dashed(name);
+  for (const auto& [flag, reason] : kNotHere) {
+    if (dashed == flag) return reason;
+  }
+  return "";
+}
+
 void SetOption(const OptionSpec& spec, std::span<const std::string> values, std::string_view where,
                ServeOptions* options) {
   if (const auto* list = std::get_if<std::vector<std::string> O::*>(&spec.field)) {
-    options->*(*list) = {values.begin(), values.end()};
+    options->*(*list) =
+        spec.kind == kWords ? WordsOf(values, where) : std::vector<std::string>(values.begin(), values.end());
     return;
   }
   if (values.size() != 1) {
@@ -405,11 +485,12 @@ std::vector<std::string> UnknownVariables(const Settings& environment) {
   std::vector<std::string> lines;
   for (const auto& [name, value] : environment) {
     if (name.substr(0, kEnvPrefix.size()) != kEnvPrefix || known.count(name) != 0) continue;
+    if (IsServiceVariable(name)) continue;
     std::string lower = name.substr(kEnvPrefix.size());
     std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return std::tolower(c); });
     const std::string nearest = NearestOption(lower);
     lines.push_back("environment variable " + Printable(name) + " is not known and ignored; " +
-                    Suggestion(nearest.empty() ? "" : FindOption(nearest)->env()));
+                    Suggestion("", nearest.empty() ? "" : FindOption(nearest)->env()));
   }
   return lines;
 }
@@ -423,7 +504,7 @@ void LoadConfigFile(const std::string& path, ServeOptions* options) {
     const OptionSpec* spec = FindOption(key);
     if (spec == nullptr) {
       throw Error(ErrorKind::kUsage, where, "\"" + Printable(key, 80) + "\" is no option",
-                  Suggestion(NearestOption(key)));
+                  Suggestion(key, NearestOption(key)));
     }
     if (!seen.insert(spec->name).second) {
       throw Error(ErrorKind::kUsage, where, std::string("\"") + spec->name + "\" is given twice", "keep one of them");
@@ -444,7 +525,7 @@ ServeOptions ResolveServeOptions(const std::map<std::string, std::vector<std::st
     if (name == "config") continue;
     const OptionSpec* spec = FindOption(name);
     if (spec == nullptr) {
-      throw Error(ErrorKind::kUsage, "--" + Printable(name, 80), "is no option", Suggestion(NearestOption(name)));
+      throw Error(ErrorKind::kUsage, "--" + Printable(name, 80), "is no option", Suggestion(name, NearestOption(name)));
     }
     SetOption(*spec, values, spec->flag(), &options);
   }

@@ -30,20 +30,37 @@ struct ServeOptions {
   int64_t key_tokens_per_minute = 0;           // of each key, prompt and reply; 0 = no limit
   int64_t key_max_concurrency = 0;             // requests of each key that run or wait at once; 0 = no limit
   int64_t metrics_port = -1;                   // serves /metrics without a key; -1 = none, 0 = any free one
-  std::string dtype = "auto";                  // auto, float32
-  int64_t max_model_len = 0;                   // tokens; 0 or -1 = the model's, or what fits in memory
-  int64_t max_num_seqs = 128;                  // requests that run at once
-  int64_t max_num_batched_tokens = 2048;       // token budget of a step
-  std::string scheduling_policy = "fcfs";      // fcfs, priority
-  int64_t long_prefill_token_threshold = 0;    // tokens; 0 = half a step, where others wait for the rest
-  int64_t max_num_partial_prefills = 2;        // prompts that are computed over several steps at the same time
-  int64_t max_long_partial_prefills = 1;       // long ones among them
-  int64_t max_num_queued_reqs = 0;             // requests that wait to run; 0 = no limit
-  int64_t max_num_queued_tokens = 0;           // their prompt tokens; 0 = no limit
-  int64_t block_size = 0;                      // tokens; 0 = the backend's
-  std::string kv_cache_dtype = "auto";         // auto, bfloat16, float16, float32, int8
-  int64_t kv_cache_memory_bytes = 0;           // 0 = from gpu_memory_utilization and what is free
-  double gpu_memory_utilization = 0.92;        // share of the device's memory that peng may use
+  std::string uds;                             // path of a Unix socket; empty = host and port
+  std::string ssl_certfile, ssl_keyfile;       // PEM; without a certificate plain HTTP
+  std::string ssl_ca_certs;                    // PEM; what client certificates are checked against
+  int64_t ssl_cert_reqs = 0;                   // 0 none, 1 checked if sent, 2 required: the ssl module's of Python
+  std::string ssl_ciphers;                     // OpenSSL's list for TLS 1.2; empty = its default
+  bool enable_ssl_refresh = false;             // reload the TLS files when they change, not only on SIGHUP
+  std::string root_path;                       // what a proxy puts in front of every path
+  std::vector<std::string> allowed_origins;    // whose pages may use the server; empty = none
+  std::vector<std::string> allowed_methods = {"*"};
+  std::vector<std::string> allowed_headers = {"*"};
+  bool allow_credentials = false;
+  int64_t h11_max_incomplete_event_size = 64 << 10;  // bytes of a request's header
+  int64_t h11_max_header_count = 128;
+  int64_t max_body_bytes = 10 << 20;
+  int64_t timeout_keep_alive = 75;      // seconds
+  int64_t sse_keep_alive_interval = 0;  // seconds; 0 = no comments in silent streams
+
+  std::string dtype = "auto";                // auto, float32
+  int64_t max_model_len = 0;                 // tokens; 0 or -1 = the model's, or what fits in memory
+  int64_t max_num_seqs = 128;                // requests that run at once
+  int64_t max_num_batched_tokens = 2048;     // token budget of a step
+  std::string scheduling_policy = "fcfs";    // fcfs, priority
+  int64_t long_prefill_token_threshold = 0;  // tokens; 0 = half a step, where others wait for the rest
+  int64_t max_num_partial_prefills = 2;      // prompts that are computed over several steps at the same time
+  int64_t max_long_partial_prefills = 1;     // long ones among them
+  int64_t max_num_queued_reqs = 0;           // requests that wait to run; 0 = no limit
+  int64_t max_num_queued_tokens = 0;         // their prompt tokens; 0 = no limit
+  int64_t block_size = 0;                    // tokens; 0 = the backend's
+  std::string kv_cache_dtype = "auto";       // auto, bfloat16, float16, float32, int8
+  int64_t kv_cache_memory_bytes = 0;         // 0 = from gpu_memory_utilization and what is free
+  double gpu_memory_utilization = 0.92;      // share of the device's memory that peng may use
   bool enable_prefix_caching = true;
   std::string batch_invariant = "default";  // default, strict
   int64_t cpu_threads = 0;                  // 0 = physical cores within the process's limits
@@ -73,6 +90,7 @@ struct OptionSpec {
     kPlain,
     kPositional,  // also the command's first argument
     kSecret,      // a key, which is never shown
+    kWords,       // a list that may also be written as JSON: '["a", "b"]'
     kSize,        // an integer that may carry a suffix: k m g t = powers of 1000, K M G T = powers of 1024
   };
 
@@ -104,6 +122,9 @@ const OptionSpec* FindOption(std::string_view name);
 
 // The valid name closest to a misspelt one, without dashes in front; empty if nothing is close.
 std::string NearestOption(std::string_view name);
+
+// Why peng has no flag of this name although vLLM has, with what to do instead; empty for any other name.
+std::string_view ReasonAgainst(std::string_view name);
 
 // Sets one option from text. Several values are for list options only. Throws Error(kUsage) that starts with `where`
 // ("--port", "PENG_PORT", "peng.yaml: port").

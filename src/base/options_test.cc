@@ -221,6 +221,11 @@ TEST_F(ConfigFileTest, FaultsAreOneLineWithThePlace) {
   EXPECT_EQ(ErrorOf("a.yaml", "port:\n").substr(0, 8), ": line 1");
   EXPECT_EQ(ErrorOf("a.yaml", "port: 1\nport: 2\n"), ": \"port\" is given twice; keep one of them");
   EXPECT_EQ(ErrorOf("a.yaml", "api_key: k\napi-key: j\n"), ": \"api-key\" is given twice; keep one of them");
+  EXPECT_EQ(ErrorOf("a.json", R"({"port": 1, "port": 2})"), ": not valid JSON: duplicate key at byte 17");
+  EXPECT_EQ(ErrorOf("a.yaml", "port: 1\n---\nhost: ::1\n"),
+            ": line 3: holds a second document, which nothing would read; keep one");
+  EXPECT_EQ(ErrorOf("a.yaml", "middleware: x.y\n"),
+            ": \"middleware\" is no option; peng loads no Python code; put a proxy in front");
   EXPECT_EQ(ErrorOf("a.yaml", "port: x\n"), ": port: \"x\" is no integer; use 0 to 65535");
   EXPECT_EQ(ErrorOf("a.json", "{"), ": not valid JSON: unexpected end of input; expected string literal at byte 1");
   EXPECT_EQ(ErrorOf("a.json", "[]"), ": must be an object of option names and values");
@@ -229,6 +234,36 @@ TEST_F(ConfigFileTest, FaultsAreOneLineWithThePlace) {
   ServeOptions o;
   EXPECT_EQ(UsageError([&] { LoadConfigFile(folder_ + "/none.yaml", &o); }),
             folder_ + "/none.yaml: cannot open: No such file or directory");
+}
+
+TEST(Environment, AServiceAddressIsNoPort) {
+  const ServeOptions o = ResolveServeOptions({}, {{"PENG_PORT", "tcp://10.0.0.1:8000"}});
+  EXPECT_EQ(o.port, 8000);
+  EXPECT_EQ(ResolveServeOptions({{"port", {"9"}}}, {{"PENG_PORT", "tcp://10.0.0.1:8000"}}).port, 9);
+  EXPECT_TRUE(UnknownVariables({{"PENG_SERVICE_HOST", "10.0.0.1"}, {"PENG_PORT_8000_TCP_ADDR", "10.0.0.1"}}).empty());
+  EXPECT_EQ(UsageError([] { ResolveServeOptions({}, {{"PENG_PORT", "eighty"}}); }),
+            "PENG_PORT: \"eighty\" is no integer; use 0 to 65535");
+}
+
+TEST(Lists, MayBeJson) {
+  using Words = std::vector<std::string>;
+  const Words two = {"https://a", "https://b"};
+  const std::string json = R"(["https://a", "https://b"])";
+  EXPECT_EQ(ResolveServeOptions({{"allowed-origins", {json}}}, {}).allowed_origins, two);
+  EXPECT_EQ(ResolveServeOptions({{"allowed-origins", two}}, {}).allowed_origins, two);
+  EXPECT_EQ(ResolveServeOptions({}, {{"PENG_ALLOWED_ORIGINS", json}}).allowed_origins, two);
+  EXPECT_EQ(ResolveServeOptions({}, {{"PENG_ALLOWED_ORIGINS", "https://a,https://b"}}).allowed_origins, two);
+  EXPECT_EQ(ResolveServeOptions({}, {}).allowed_methods, Words{"*"});
+  EXPECT_EQ(ErrorOfFlag("allowed-origins", {"[\"a\""}),
+            "--allowed-origins: \"[\"a\"\" is no JSON list; use '[\"a\", \"b\"]', or a b");
+  // A key is taken as it is.
+  EXPECT_EQ(ResolveServeOptions({{"api-key", {"[1]"}}}, {}).api_key, Words{"[1]"});
+}
+
+TEST(Reasons, AreKnownForFlagsOfOthersOnly) {
+  EXPECT_NE(ReasonAgainst("uvicorn_log_level"), "");
+  EXPECT_EQ(ReasonAgainst("nothing"), "");
+  for (const OptionSpec& spec : ServeOptionTable()) EXPECT_EQ(ReasonAgainst(spec.name), "") << spec.name;
 }
 
 }  // namespace

@@ -31,7 +31,11 @@ std::vector<std::string> Values(const YAML::Node& node, const YAML::Node& name, 
 
 ConfigEntries ParseYamlConfig(const std::string& text, const std::string& where) {
   try {
-    const YAML::Node root = YAML::Load(text);
+    const std::vector<YAML::Node> documents = YAML::LoadAll(text);
+    if (documents.size() > 1) {
+      Refuse(where, documents[1].Mark(), "holds a second document, which nothing would read; keep one");
+    }
+    const YAML::Node root = documents.empty() ? YAML::Node() : documents[0];
     ConfigEntries entries;
     if (root.IsNull()) return entries;
     if (!root.IsMap()) Refuse(where, root.Mark(), "must be a mapping from option names to values");

@@ -62,9 +62,10 @@ void CheckKnown(const CLI::App& app, const std::string& word, const CommandLine&
   const std::string flag = word.substr(0, word.find('='));
   if (app.get_option_no_throw(flag) != nullptr) return;
   const std::string nearest = line.serve_options ? base::NearestOption(flag.substr(2)) : "";
+  std::string action = nearest.empty() ? "see --help" : "did you mean --" + nearest + "?";
+  if (line.serve_options && !base::ReasonAgainst(flag.substr(2)).empty()) action = base::ReasonAgainst(flag.substr(2));
   throw base::Error(base::ErrorKind::kUsage, base::Printable(flag, 80),
-                    std::string("is no flag of peng ") + line.command,
-                    nearest.empty() ? "see --help" : "did you mean --" + nearest + "?");
+                    std::string("is no flag of peng ") + line.command, action);
 }
 
 // Other users can read a process's arguments, its own user also its environment.

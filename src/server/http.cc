@@ -8,26 +8,27 @@
 #include <algorithm>
 #include <atomic>
 #include <boost/asio/awaitable.hpp>
+#include <boost/asio/basic_socket_acceptor.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/experimental/awaitable_operators.hpp>
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/redirect_error.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/strand.hpp>
 #include <boost/asio/thread_pool.hpp>
-#include <boost/asio/use_awaitable.hpp>
-#include <boost/beast/core.hpp>
 #include <boost/beast/http.hpp>
 #include <condition_variable>
-#include <deque>
 #include <mutex>
 #include <set>
+#include <sstream>
 #include <thread>
 
 #include "base/error.h"
 #include "base/log.h"
+#include "server/http_exchange-inl.h"
+#include "server/http_stream-inl.h"
+#include "server/http_target.h"
+#include "server/listen.h"
 
 namespace peng::server {
 namespace {
@@ -35,170 +36,45 @@ namespace {
 namespace asio = boost::asio;
 namespace beast = boost::beast;
 namespace http = boost::beast::http;
-using tcp = asio::ip::tcp;
 using boost::system::error_code;
 using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+using Socket = HttpStream::Protocol::socket;
+using Acceptor = asio::basic_socket_acceptor<HttpStream::Protocol>;
 
-auto Await(error_code& error) { return asio::redirect_error(asio::use_awaitable, error); }
+constexpr std::string_view kSseComment = ": keep-alive\n\n";  // as vLLM's
+// What a reader has to take within the time for writes.
+constexpr size_t kWriteBytes = 64 << 10;
 
 bool SameName(std::string_view a, std::string_view b) { return beast::iequals(a, b); }
 
-// One request's way back: filled by any thread, emptied by the connection's coroutine on its strand.
-class Exchange final : public HttpReply, public std::enable_shared_from_this<Exchange> {
- public:
-  // `abandon` closes the connection; it is called on the strand.
-  Exchange(asio::any_io_executor executor, size_t max_unsent, std::function<void()> abandon)
-      : executor_(executor), wake_(executor), max_unsent_(max_unsent), abandon_(std::move(abandon)) {}
-
-  void Send(HttpResponse response) override {
-    std::unique_lock lock(mutex_);
-    if (started_) return;
-    started_ = finished_ = true;
-    response_ = std::move(response);
-    whole_ = true;
-    Wake(lock);
-  }
-
-  void Start(int status, std::string_view content_type, HttpHeaders headers) override {
-    std::unique_lock lock(mutex_);
-    if (started_) return;
-    started_ = true;
-    response_.status = status;
-    response_.content_type = content_type;
-    response_.headers = std::move(headers);
-    Wake(lock);
-  }
-
-  bool Write(std::string_view bytes) override {
-    std::unique_lock lock(mutex_);
-    if (gone_ || finished_ || too_slow_) return false;
-    if (unsent_.size() + bytes.size() > max_unsent_) {
-      // The connection's coroutine reports it: the caller may hold locks. It may be stuck in a write.
-      too_slow_ = true;
-      asio::post(executor_, abandon_);
-      Wake(lock);
-      return false;
-    }
-    unsent_ += bytes;
-    Wake(lock);
-    return true;
-  }
-
-  void Finish() override {
-    std::unique_lock lock(mutex_);
-    finished_ = true;
-    Wake(lock);
-  }
-
-  void OnDisconnect(std::function<void()> gone) override {
-    std::unique_lock lock(mutex_);
-    if (gone_) {
-      lock.unlock();
-      gone();
-    } else if (!complete_) {
-      on_gone_ = std::move(gone);
-    }
-  }
-
-  // The client has left: the rest is dropped.
-  void MarkGone() {
-    std::function<void()> callback;
-    {
-      std::lock_guard lock(mutex_);
-      if (gone_ || complete_) return;
-      gone_ = true;
-      unsent_.clear();
-      callback = std::move(on_gone_);
-      on_gone_ = nullptr;
-    }
-    if (callback) callback();
-  }
-
-  void MarkComplete() {
-    std::function<void()> dropped;  // destroyed outside the lock: it may own the request
-    std::lock_guard lock(mutex_);
-    complete_ = true;
-    dropped.swap(on_gone_);
-  }
-
-  struct Piece {
-    bool head = false;  // the status line and headers are to be sent first
-    std::string bytes = {};
-    bool last = false;
-    bool too_slow = false;
-  };
-
-  // On the strand: waits for something to send.
-  asio::awaitable<Piece> Next() {
-    for (;;) {
-      {
-        std::lock_guard lock(mutex_);
-        Piece piece;
-        piece.head = started_ && !head_taken_;
-        piece.bytes.swap(unsent_);
-        piece.last = finished_;
-        piece.too_slow = too_slow_;
-        head_taken_ = head_taken_ || piece.head;
-        if (piece.head || !piece.bytes.empty() || piece.last || piece.too_slow) co_return piece;
-      }
-      error_code ignored;
-      wake_.expires_at(std::chrono::steady_clock::time_point::max());
-      co_await wake_.async_wait(Await(ignored));
-      if (ignored && (co_await asio::this_coro::cancellation_state).cancelled() != asio::cancellation_type::none) {
-        co_return Piece{.last = true, .too_slow = true};
-      }
-    }
-  }
-
-  // Stable once head was reported.
-  const HttpResponse& response() const { return response_; }
-  bool whole() const { return whole_; }
-
- private:
-  // The waiting side checks and waits on the strand, so a cancel posted there cannot fall between the two.
-  void Wake(std::unique_lock<std::mutex>& lock) {
-    lock.unlock();
-    asio::post(executor_, [self = shared_from_this()] { self->wake_.cancel(); });
-  }
-
-  asio::any_io_executor executor_;
-  asio::steady_timer wake_;
-  const size_t max_unsent_;
-  const std::function<void()> abandon_;
-  std::mutex mutex_;
-  HttpResponse response_;
-  std::string unsent_;
-  bool started_ = false, whole_ = false, head_taken_ = false, finished_ = false;
-  bool gone_ = false, complete_ = false, too_slow_ = false;
-  std::function<void()> on_gone_;
-};
-
 template <typename Message>
-void SetHead(Message& message, const HttpResponse& response, bool keep_alive) {
+void SetHead(Message& message, const HttpResponse& response, const HttpHeaders& more, bool keep_alive) {
   message.result(static_cast<unsigned>(response.status));
   message.set(http::field::server, "peng");
   if (!response.content_type.empty()) message.set(http::field::content_type, response.content_type);
   for (const auto& [name, value] : response.headers) message.insert(name, value);
+  for (const auto& [name, value] : more) message.insert(name, value);
   message.keep_alive(keep_alive);
 }
 
-bool PeerClosed(tcp::socket& socket) {
+bool PeerClosed(Socket& socket) {
   pollfd fd{socket.native_handle(), POLLRDHUP, 0};
   return ::poll(&fd, 1, 0) > 0 && (fd.revents & (POLLRDHUP | POLLHUP | POLLERR | POLLNVAL)) != 0;
 }
 
 // Returns when the peer has closed its side. Bytes of a next, pipelined request are left where they are.
-asio::awaitable<void> AwaitPeerClosed(tcp::socket& socket) {
+asio::awaitable<void> AwaitPeerClosed(Socket& socket) {
   asio::steady_timer timer(co_await asio::this_coro::executor);
   error_code error;
-  co_await socket.async_wait(tcp::socket::wait_read, Await(error));
+  co_await socket.async_wait(Socket::wait_read, Await(error));
   while (!error && !PeerClosed(socket)) {
     timer.expires_after(milliseconds(200));
     co_await timer.async_wait(Await(error));
   }
   // Cancelled because the reply is complete: the other side of the || has already won.
   if (error == asio::error::operation_aborted) {
-    timer.expires_at(std::chrono::steady_clock::time_point::max());
+    timer.expires_at(steady_clock::time_point::max());
     co_await timer.async_wait(Await(error));
   }
 }
@@ -218,50 +94,91 @@ struct HttpServer::Impl {
         handler(std::move(h)),
         workers(std::max(1, options.worker_threads)),
         lookups(1),
-        io(std::max(1, options.io_threads)),
-        acceptor(asio::make_strand(io)) {}
+        io(std::max(1, options.io_threads)) {
+    options.root_path = NormalRootPath(options.root_path);
+  }
 
   void Listen();
-  asio::awaitable<void> AcceptLoop();
+  std::string Address() const;
+  asio::awaitable<void> AcceptLoop(Acceptor& acceptor);
+  asio::awaitable<void> PauseAccepting(error_code error);
   void CloseIdle();
+  std::shared_ptr<SSL_CTX> Tls() {
+    std::lock_guard lock(mutex);
+    return tls;
+  }
 
   HttpOptions options;
   HttpHandler handler;
   asio::thread_pool workers;
   asio::thread_pool lookups;  // requests without a body: a health probe must not wait for long prompts to be tokenized
   asio::io_context io;
-  tcp::acceptor acceptor;
+  std::vector<ListeningSocket> sockets;
+  std::vector<std::unique_ptr<Acceptor>> acceptors;  // one for each of sockets, on a strand of its own
   std::vector<std::thread> threads;
-  uint16_t port = 0;
-  std::atomic<bool> draining{false};
+  std::atomic<bool> keep_alive{true};
+  std::atomic<size_t> all_body_bytes{0};
+  std::atomic<steady_clock::rep> warned_at{0};
 
   class Connection;
   std::mutex mutex;
   std::condition_variable changed;
+  std::shared_ptr<SSL_CTX> tls;
   std::set<std::shared_ptr<Connection>> connections;
   int busy = 0;  // connections with a request under way
 };
 
+namespace {
+
+// Bytes of one request's body while they are in memory, out of what all requests may hold.
+class BodyShare {
+ public:
+  BodyShare(std::atomic<size_t>& all, size_t limit) : all_(all), limit_(limit) {}
+  ~BodyShare() { all_ -= mine_; }
+  BodyShare(const BodyShare&) = delete;
+  BodyShare& operator=(const BodyShare&) = delete;
+
+  // False if there is no room for so many.
+  bool Grow(size_t bytes) {
+    const size_t more = bytes - mine_;
+    mine_ = bytes;
+    return (all_ += more) <= limit_;
+  }
+
+ private:
+  std::atomic<size_t>& all_;
+  const size_t limit_;
+  size_t mine_ = 0;
+};
+
+}  // namespace
+
 // One client: requests one after another, on a strand of its own.
 class HttpServer::Impl::Connection : public std::enable_shared_from_this<Connection> {
  public:
-  Connection(Impl& impl, tcp::socket socket)
+  Connection(Impl& impl, Socket socket)
       : impl_(impl),
         limits_(impl.options.limits),
-        stream_(std::move(socket)),
+        stream_(std::move(socket), impl.Tls()),
         buffer_(limits_.header_bytes + kReadBytes) {}
 
   asio::awaitable<void> Run() {
     try {
-      while (co_await ServeOne()) {
+      stream_.expires_after(limits_.header);
+      if (co_await stream_.Handshake()) {
+        for (;;) {  // GCC 12 does not come back from a co_await behind && that was not reached
+          if (!co_await AwaitFirstByte()) break;
+          if (!co_await ServeOne()) break;
+          buffer_.shrink_to_fit();
+        }
       }
+      co_await stream_.ShutdownSend();
+      if (buffer_.size() > 0) co_await DiscardRest();
     } catch (const std::exception& e) {
-      base::LogDebug("connection closed: {}", e.what());
+      base::LogDebug("connection closed: {}", base::Printable(e.what()));
     }
-    if (busy_) SetBusy(false);
-    error_code ignored;
-    stream_.socket().shutdown(tcp::socket::shutdown_both, ignored);
-    stream_.socket().close(ignored);
+    SetBusy(false);
+    stream_.Close();
     std::lock_guard lock(impl_.mutex);
     impl_.connections.erase(shared_from_this());
     impl_.changed.notify_all();
@@ -270,60 +187,65 @@ class HttpServer::Impl::Connection : public std::enable_shared_from_this<Connect
   void CloseIfIdle() {
     asio::post(stream_.get_executor(), [self = shared_from_this()] {
       error_code ignored;
-      if (!self->busy_) self->stream_.socket().shutdown(tcp::socket::shutdown_both, ignored);
+      if (!self->busy_) self->stream_.socket().shutdown(Socket::shutdown_receive, ignored);
     });
   }
 
   void Close() {
-    asio::post(stream_.get_executor(), [self = shared_from_this()] { self->stream_.close(); });
+    asio::post(stream_.get_executor(), [self = shared_from_this()] { self->stream_.Close(); });
   }
 
  private:
-  using Parser = http::request_parser<http::string_body>;
+  using Body = http::string_body;
+  using Parser = http::request_parser<Body>;
   // Read at once. The buffer holds a header and this much: chunk extensions and trailers, which no limit of the parser
   // counts, end there.
   static constexpr size_t kReadBytes = 64 << 10;
+  // What an idle connection holds.
+  static constexpr size_t kFirstBytes = 512;
 
   // False when the connection is to be closed.
   asio::awaitable<bool> ServeOne() {
-    if (!co_await AwaitFirstByte()) co_return false;
     SetBusy(true);
+    extra_headers_.clear();
     Parser parser;
     parser.header_limit(static_cast<std::uint32_t>(limits_.header_bytes));
-    parser.body_limit(limits_.body_bytes);
+    parser.body_limit(boost::none);  // ReadBody has it, once it is known who asks
     error_code error;
     stream_.expires_after(limits_.header);
     co_await http::async_read_header(stream_, buffer_, parser, Await(error));
     if (error) co_return co_await RefuseBroken(error);
 
-    HttpRequest request = Head(parser.get());
+    const http::request<Body>& message = parser.get();
     const bool has_body = !parser.is_done();
-    const bool head_only = parser.get().method() == http::verb::head;
-    version_ = parser.get().version();
-    keep_alive_ = parser.get().keep_alive() && !impl_.draining;
-    if (request.headers.size() > limits_.header_count) co_return co_await Refuse(431, "Too many header fields.");
+    const bool head_only = message.method() == http::verb::head;
+    version_ = message.version();
+    keep_alive_ = message.keep_alive() && impl_.keep_alive;
+    auto request = Head(message);
+    if (!request) co_return co_await Refuse(400, "Malformed request target or Host header.");
+    if (request->headers.size() > limits_.header_count) co_return co_await Refuse(431, "Too many header fields.");
+    if (impl_.options.reply_headers) extra_headers_ = impl_.options.reply_headers(*request);
     if (impl_.options.precheck) {
-      if (auto refusal = impl_.options.precheck(request)) {
+      if (auto refusal = impl_.options.precheck(*request)) {
         if (has_body) keep_alive_ = false;
         co_await SendWhole(*refusal, head_only);
         if (has_body) co_await DiscardRest();
         co_return Done();
       }
     }
+    auto share = std::make_shared<BodyShare>(impl_.all_body_bytes, limits_.all_body_bytes);
     if (has_body) {
-      if (SameName(request.Header("Expect"), "100-continue")) co_await SendContinue();
-      stream_.expires_after(limits_.body);
-      co_await http::async_read(stream_, buffer_, parser, Await(error));
-      if (error) co_return co_await RefuseBroken(error);
+      const bool read = co_await ReadBody(parser, *share, request->Header("Expect"));
+      if (!read) co_return false;
     }
-    request.body = std::move(parser.get().body());
-    co_await Handle(std::move(request), head_only);
+    request->body = std::move(parser.get().body());
+    co_await Handle(std::move(*request), std::move(share), head_only);
     co_return Done();
   }
 
   bool Done() {
     SetBusy(false);
-    return keep_alive_ && !impl_.draining;
+    return keep_alive_ && impl_.keep_alive;
   }
 
   void SetBusy(bool busy) {
@@ -334,29 +256,57 @@ class HttpServer::Impl::Connection : public std::enable_shared_from_this<Connect
     impl_.changed.notify_all();
   }
 
+  // Waits for a next request. Empty lines between requests are no part of one.
   asio::awaitable<bool> AwaitFirstByte() {
-    if (buffer_.size() > 0) co_return true;
     error_code error;
     stream_.expires_after(limits_.idle);
-    const size_t n = co_await stream_.async_read_some(buffer_.prepare(4096), Await(error));
-    buffer_.commit(n);
-    co_return !error;
+    while (!error) {
+      while (buffer_.size() > 0) {
+        const char first = *static_cast<const char*>(buffer_.data().data());
+        if (first != '\r' && first != '\n') co_return true;
+        buffer_.consume(1);
+      }
+      const size_t n = co_await stream_.async_read_some(buffer_.prepare(kFirstBytes), Await(error));
+      buffer_.commit(n);
+    }
+    co_return false;
   }
 
-  HttpRequest Head(const http::request<http::string_body>& message) {
+  // nullopt for a target or Host header that is none.
+  std::optional<HttpRequest> Head(const http::request<Body>& message) {
+    const std::string_view sent(message.target().data(), message.target().size());
+    auto target = ParseTarget(sent, impl_.options.root_path);
+    const size_t hosts = message.count(http::field::host);
+    if (!target || hosts > 1 || (hosts == 0 && message.version() >= 11)) return std::nullopt;
     HttpRequest request;
     request.method = std::string(message.method_string());
-    const std::string_view target(message.target().data(), message.target().size());
-    const size_t mark = target.find('?');
-    request.path = target.substr(0, mark);
-    if (mark != std::string_view::npos) request.query = target.substr(mark + 1);
+    request.path = std::move(target->path);
+    request.query = std::move(target->query);
     for (const auto& field : message) {
       request.headers.emplace_back(std::string(field.name_string()), std::string(field.value()));
     }
-    error_code error;
-    const auto peer = stream_.socket().remote_endpoint(error);
-    if (!error) request.remote = peer.address().to_string() + ":" + std::to_string(peer.port());
+    request.remote = PeerName(stream_.socket().native_handle());
     return request;
+  }
+
+  // False once it was refused.
+  asio::awaitable<bool> ReadBody(Parser& parser, BodyShare& share, std::string_view expect) {
+    error_code error;
+    if (parser.content_length().value_or(0) > limits_.body_bytes) {
+      co_return co_await RefuseBroken(make_error_code(http::error::body_limit));
+    }
+    parser.body_limit(limits_.body_bytes);
+    if (SameName(expect, "100-continue")) co_await SendContinue();
+    stream_.expires_after(limits_.body);
+    while (!parser.is_done()) {
+      co_await http::async_read_some(stream_, buffer_, parser, Await(error));
+      if (error) co_return co_await RefuseBroken(error);
+      if (!share.Grow(parser.get().body().size())) {
+        extra_headers_.emplace_back("Retry-After", "1");
+        co_return co_await Refuse(503, "Too many large requests at once.");
+      }
+    }
+    co_return true;
   }
 
   // Answers what could not be read as a request, as far as there is anyone to answer.
@@ -387,12 +337,13 @@ class HttpServer::Impl::Connection : public std::enable_shared_from_this<Connect
   // A client that is still sending would see a reset instead of the reply if the socket closed under it.
   asio::awaitable<void> DiscardRest() {
     error_code error;
-    stream_.socket().shutdown(tcp::socket::shutdown_send, error);
-    std::vector<char> sink(64 << 10);
+    co_await stream_.ShutdownSend();
+    std::string sink(kReadBytes, '\0');
     stream_.expires_after(std::chrono::seconds(5));
     for (size_t total = 0; !error && total < 8 * limits_.body_bytes;) {
-      total += co_await stream_.async_read_some(asio::buffer(sink), Await(error));
+      total += co_await stream_.raw().async_read_some(asio::buffer(sink), Await(error));
     }
+    buffer_.clear();
   }
 
   asio::awaitable<void> SendContinue() {
@@ -403,41 +354,60 @@ class HttpServer::Impl::Connection : public std::enable_shared_from_this<Connect
   }
 
   asio::awaitable<void> SendWhole(const HttpResponse& response, bool head_only) {
-    http::response<http::span_body<const char>> message;
+    http::response<http::empty_body> message;
     message.version(version_);
-    message.body() = {response.body.data(), response.body.size()};
-    SetHead(message, response, keep_alive_);
-    message.content_length(response.body.size());
-    http::response_serializer<http::span_body<const char>> serializer(message);
+    SetHead(message, response, extra_headers_, keep_alive_);
+    if (response.status != 204) message.content_length(response.body.size());
     error_code error;
-    stream_.expires_after(limits_.write);
-    if (head_only) {
-      co_await http::async_write_header(stream_, serializer, Await(error));
+    if (head_only || response.body.empty()) {
+      co_await SendHeader(message, error);
     } else {
-      co_await http::async_write(stream_, serializer, Await(error));
+      // In one write with the header, if it is short.
+      std::string bytes = Serialized(message);
+      const size_t n = std::min(response.body.size(), kWriteBytes);
+      bytes.append(response.body, 0, n);
+      co_await WriteAll(bytes, error);
+      co_await WriteAll(std::string_view(response.body).substr(n), error);
     }
     if (error) keep_alive_ = false;
   }
 
-  asio::awaitable<void> Handle(HttpRequest request, bool head_only) {
+  asio::awaitable<void> SendHeader(http::response<http::empty_body>& message, error_code& error) {
+    const std::string bytes = Serialized(message);
+    co_await WriteAll(bytes, error);
+  }
+
+  static std::string Serialized(const http::response<http::empty_body>& message) {
+    std::ostringstream text;
+    text << message.base();
+    return std::move(text).str();
+  }
+
+  asio::awaitable<void> Handle(HttpRequest request, std::shared_ptr<BodyShare> share, bool head_only) {
     using namespace asio::experimental::awaitable_operators;  // NOLINT
     auto exchange = std::make_shared<Exchange>(stream_.get_executor(), limits_.unsent_bytes, [weak = weak_from_this()] {
-      if (const auto self = weak.lock()) self->stream_.close();
+      if (const auto self = weak.lock()) self->stream_.Close();
     });
     stream_.expires_never();
-    asio::thread_pool& threads = request.body.empty() ? impl_.lookups : impl_.workers;
-    asio::post(threads, [&impl = impl_, exchange, request = std::move(request)]() mutable {
-      try {
-        impl.handler(std::move(request), exchange);
-      } catch (const std::exception& e) {
-        base::LogError("request failed: {}", base::Printable(e.what()));
-        HttpResponse failed{.status = 500};
-        if (impl.options.error_body) failed.body = impl.options.error_body(500, "Internal server error.");
-        exchange->Send(std::move(failed));
-      }
-    });
-    const auto outcome = co_await (SendReply(exchange, head_only) || AwaitPeerClosed(stream_.socket()));
-    const bool sent = outcome.index() == 0 && std::get<0>(outcome);
+    const bool lookup = request.body.empty();
+    asio::post(lookup ? impl_.lookups : impl_.workers,
+               [&impl = impl_, exchange, request = std::move(request), share = std::move(share)]() mutable {
+                 try {
+                   impl.handler(std::move(request), exchange);
+                 } catch (const std::exception& e) {
+                   base::LogError("request failed: {}", base::Printable(e.what()));
+                   HttpResponse failed{.status = 500};
+                   if (impl.options.error_body) failed.body = impl.options.error_body(500, "Internal server error.");
+                   exchange->Send(std::move(failed));
+                 }
+               });
+    bool sent = false;
+    if (lookup) {
+      sent = co_await SendReply(exchange, head_only);
+    } else {
+      const auto outcome = co_await (SendReply(exchange, head_only) || AwaitPeerClosed(stream_.socket()));
+      sent = outcome.index() == 0 && std::get<0>(outcome);
+    }
     if (sent) {
       exchange->MarkComplete();
     } else {
@@ -448,7 +418,7 @@ class HttpServer::Impl::Connection : public std::enable_shared_from_this<Connect
 
   // True once the whole reply is out.
   asio::awaitable<bool> SendReply(std::shared_ptr<Exchange> exchange, bool head_only) {
-    Exchange::Piece piece = co_await exchange->Next();
+    Exchange::Piece piece = co_await exchange->Next(steady_clock::time_point::max());
     if (exchange->whole()) {
       co_await SendWhole(exchange->response(), head_only);
       co_return true;
@@ -457,74 +427,98 @@ class HttpServer::Impl::Connection : public std::enable_shared_from_this<Connect
     if (!chunked) keep_alive_ = false;
     http::response<http::empty_body> message;
     message.version(version_);
-    SetHead(message, exchange->response(), keep_alive_);
+    SetHead(message, exchange->response(), extra_headers_, keep_alive_);
     if (chunked) message.chunked(true);
-    http::response_serializer<http::empty_body> serializer(message);
     error_code error;
-    stream_.expires_after(limits_.write);
-    co_await http::async_write_header(stream_, serializer, Await(error));
+    co_await SendHeader(message, error);
+    const bool comments =
+        impl_.options.sse_keep_alive.count() > 0 && exchange->response().content_type.starts_with("text/event-stream");
     while (!error) {
       if (piece.too_slow) co_return false;
+      if (piece.idle) piece.bytes = kSseComment;
       if (!piece.bytes.empty() && !head_only) co_await WritePiece(piece.bytes, chunked, error);
       if (piece.last || error) break;
       stream_.expires_never();
-      piece = co_await exchange->Next();
+      const auto now = steady_clock::now();
+      piece = co_await exchange->Next(comments ? now + impl_.options.sse_keep_alive : steady_clock::time_point::max());
     }
-    if (!error && chunked && !head_only) co_await asio::async_write(stream_, http::make_chunk_last(), Await(error));
+    if (!error && chunked && !head_only) co_await WriteAll("0\r\n\r\n", error);
     co_return !error;
   }
 
-  asio::awaitable<void> WritePiece(const std::string& bytes, bool chunked, error_code& error) {
-    stream_.expires_after(limits_.write);
+  asio::awaitable<void> WritePiece(std::string bytes, bool chunked, error_code& error) {
     if (chunked) {
-      co_await asio::async_write(stream_, http::make_chunk(asio::buffer(bytes)), Await(error));
-    } else {
-      co_await asio::async_write(stream_, asio::buffer(bytes), Await(error));
+      char size[24];
+      const int n = std::snprintf(size, sizeof(size), "%zx\r\n", bytes.size());
+      bytes.insert(0, size, static_cast<size_t>(n));
+      bytes += "\r\n";
+    }
+    co_await WriteAll(bytes, error);
+  }
+
+  // In pieces with a deadline each: a slow reader that goes on reading is served, one that has stopped is not.
+  asio::awaitable<void> WriteAll(std::string_view bytes, error_code& error) {
+    for (; !error && !bytes.empty(); bytes.remove_prefix(std::min(bytes.size(), kWriteBytes))) {
+      stream_.expires_after(limits_.write);
+      co_await asio::async_write(stream_, asio::buffer(bytes.data(), std::min(bytes.size(), kWriteBytes)),
+                                 Await(error));
     }
   }
 
   Impl& impl_;
   const HttpLimits& limits_;
-  beast::tcp_stream stream_;
+  HttpStream stream_;
   beast::flat_buffer buffer_;
+  HttpHeaders extra_headers_;
   unsigned version_ = 11;
   bool keep_alive_ = false;
   bool busy_ = false;
 };
 
 void HttpServer::Impl::Listen() {
-  const std::string where = options.host + ":" + std::to_string(options.port);
-  error_code error;
-  tcp::resolver resolver(io);
-  const auto found = resolver.resolve(options.host, std::to_string(options.port),
-                                      tcp::resolver::passive | tcp::resolver::numeric_service, error);
-  if (error || found.empty()) {
-    throw base::Error(base::ErrorKind::kUsage, "--host " + base::Printable(options.host),
-                      "is not an address of this machine", "use 127.0.0.1, 0.0.0.0 or ::");
+  if (options.tls.enabled()) tls = MakeTlsContext(options.tls);
+  if (options.uds.empty()) {
+    sockets = ListenTcp(options.host, options.port);
+  } else {
+    sockets.push_back(ListenUnix(options.uds));
   }
-  const tcp::endpoint endpoint = found.begin()->endpoint();
-  acceptor.open(endpoint.protocol(), error);
-  if (!error) acceptor.set_option(asio::socket_base::reuse_address(true), error);
-  if (!error) acceptor.bind(endpoint, error);
-  if (!error) acceptor.listen(4096, error);
-  if (error) {
-    throw base::Error(base::ErrorKind::kUsage, where, "cannot listen: " + error.message(),
-                      "choose another --host or --port");
+  const HttpStream::Protocol protocol(options.uds.empty() ? AF_INET : AF_UNIX, 0);
+  for (ListeningSocket& socket : sockets) {
+    acceptors.push_back(std::make_unique<Acceptor>(asio::make_strand(io), protocol, socket.TakeFd()));
+    asio::co_spawn(acceptors.back()->get_executor(), AcceptLoop(*acceptors.back()), asio::detached);
   }
-  port = acceptor.local_endpoint().port();
 }
 
-asio::awaitable<void> HttpServer::Impl::AcceptLoop() {
+std::string HttpServer::Impl::Address() const {
+  if (!options.uds.empty()) return "unix:" + options.uds;
+  const bool v6 = options.host.find(':') != std::string::npos && options.host.front() != '[';
+  const std::string host = v6 ? "[" + options.host + "]" : options.host;
+  return (options.tls.enabled() ? "https://" : "http://") + host + ":" + std::to_string(sockets.front().port());
+}
+
+// Out of descriptors or memory: the clients that wait are taken when others have gone, without spinning until then.
+asio::awaitable<void> HttpServer::Impl::PauseAccepting(error_code error) {
+  const auto now = steady_clock::now().time_since_epoch().count();
+  const auto minute = steady_clock::duration(std::chrono::minutes(1)).count();
+  if (const auto last = warned_at.load(); last == 0 || now - last > minute) {
+    warned_at = now;
+    base::LogWarning("cannot accept connections: {}; raise the limit of open files (ulimit -n)", error.message());
+  }
+  asio::steady_timer pause(co_await asio::this_coro::executor, milliseconds(50));
+  co_await pause.async_wait(Await(error));
+}
+
+asio::awaitable<void> HttpServer::Impl::AcceptLoop(Acceptor& acceptor) {
   while (acceptor.is_open()) {
     error_code error;
-    tcp::socket socket = co_await acceptor.async_accept(asio::make_strand(io), Await(error));
+    Socket socket = co_await acceptor.async_accept(asio::make_strand(io), Await(error));
     if (error == asio::error::operation_aborted || !acceptor.is_open()) co_return;
-    if (error) {  // out of descriptors, or a client that has gone: neither may stop the others
-      asio::steady_timer pause(acceptor.get_executor(), milliseconds(50));
-      co_await pause.async_wait(Await(error));
+    if (error == asio::error::connection_aborted) continue;  // it has gone while it waited
+    if (error) {
+      co_await PauseAccepting(error);
       continue;
     }
-    socket.set_option(tcp::no_delay(true), error);
+    if (options.uds.empty()) TuneConnection(socket.native_handle());
     const auto executor = socket.get_executor();
     auto connection = std::make_shared<Connection>(*this, std::move(socket));
     {
@@ -543,22 +537,27 @@ void HttpServer::Impl::CloseIdle() {
 
 namespace {
 
-// Thousands of streams need as many descriptors; the soft limit of most systems is 1024.
-void RaiseDescriptorLimit() {
+// Thousands of streams need as many descriptors; the soft limit of most systems is 1024. Returns how many connections
+// there is room for beside the model's files and the rest.
+size_t RaiseDescriptorLimit() {
+  constexpr rlim_t kOthers = 256;
   rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
-    limit.rlim_cur = limit.rlim_max;
-    ::setrlimit(RLIMIT_NOFILE, &limit);
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return SIZE_MAX;
+  if (limit.rlim_cur < limit.rlim_max) {
+    rlimit raised = limit;
+    raised.rlim_cur = limit.rlim_max;
+    if (::setrlimit(RLIMIT_NOFILE, &raised) == 0) limit = raised;
   }
+  return limit.rlim_cur > 2 * kOthers ? limit.rlim_cur - kOthers : limit.rlim_cur / 2;
 }
 
 }  // namespace
 
 HttpServer::HttpServer(HttpOptions options, HttpHandler handler)
     : impl_(std::make_unique<Impl>(std::move(options), std::move(handler))) {
-  RaiseDescriptorLimit();
+  size_t& connections = impl_->options.limits.connections;
+  connections = std::min(connections, RaiseDescriptorLimit());
   impl_->Listen();
-  asio::co_spawn(impl_->acceptor.get_executor(), impl_->AcceptLoop(), asio::detached);
   for (int i = 0; i < std::max(1, impl_->options.io_threads); ++i) {
     impl_->threads.emplace_back([impl = impl_.get()] { impl->io.run(); });
   }
@@ -574,19 +573,39 @@ HttpServer::~HttpServer() {
   for (std::thread& thread : impl_->threads) thread.join();
 }
 
-uint16_t HttpServer::port() const { return impl_->port; }
+uint16_t HttpServer::port() const { return impl_->sockets.front().port(); }
+
+std::string HttpServer::address() const { return impl_->Address(); }
+
+void HttpServer::StopKeepAlive() {
+  impl_->keep_alive = false;
+  impl_->CloseIdle();
+}
 
 bool HttpServer::Drain(milliseconds timeout) {
-  impl_->draining = true;
-  asio::post(impl_->acceptor.get_executor(), [impl = impl_.get()] {
-    error_code ignored;
-    impl->acceptor.close(ignored);
-  });
+  impl_->keep_alive = false;
+  for (const auto& acceptor : impl_->acceptors) {
+    asio::post(acceptor->get_executor(), [acceptor = acceptor.get()] {
+      error_code ignored;
+      acceptor->close(ignored);
+    });
+  }
   impl_->CloseIdle();
   std::unique_lock lock(impl_->mutex);
   const bool sent = impl_->changed.wait_for(lock, timeout, [this] { return impl_->busy == 0; });
   for (const auto& connection : impl_->connections) connection->Close();
   return sent;
+}
+
+void HttpServer::ReloadTls() {
+  if (!impl_->options.tls.enabled()) return;
+  auto fresh = MakeTlsContext(impl_->options.tls);
+  std::lock_guard lock(impl_->mutex);
+  impl_->tls = std::move(fresh);
+}
+
+void HttpServer::RemoveSocketFile() const {
+  for (const ListeningSocket& socket : impl_->sockets) socket.RemoveFile();
 }
 
 }  // namespace peng::server

@@ -4,16 +4,25 @@
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <condition_variable>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <future>
 #include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
+
+#include "base/error.h"
+#include "server/listen.h"
 
 namespace peng::server {
 namespace {
@@ -23,15 +32,10 @@ using std::chrono::milliseconds;
 // A blocking client that sees the bytes.
 class Client {
  public:
-  explicit Client(uint16_t port) : fd_(::socket(AF_INET, SOCK_STREAM, 0)) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(port);
-    ::inet_pton(AF_INET, "127.0.0.1", &address.sin_addr);
-    connected_ = ::connect(fd_, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0;
-    timeval limit{20, 0};
-    ::setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
-  }
+  explicit Client(uint16_t port) : Client(V4(port)) {}
+  explicit Client(const std::string& path) : Client(Unix(path)) {}
+  static Client OverV6(uint16_t port) { return Client(V6(port)); }
+  Client() : fd_(::socket(AF_INET, SOCK_STREAM, 0)) {}  // to be connected later
   ~Client() { Close(); }
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
@@ -58,8 +62,48 @@ class Client {
     if (fd_ >= 0) ::close(fd_);
     fd_ = -1;
   }
+  void Connect(uint16_t port) { Connect(V4(port)); }
+  void HalfClose() { ::shutdown(fd_, SHUT_WR); }
 
  private:
+  struct Address {
+    sockaddr_storage bytes = {};
+    socklen_t size = 0;
+  };
+  template <typename T>
+  static Address Of(const T& address) {
+    Address out;
+    std::memcpy(&out.bytes, &address, sizeof(address));
+    out.size = sizeof(address);
+    return out;
+  }
+  static Address V4(uint16_t port) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(port);
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    return Of(address);
+  }
+  static Address V6(uint16_t port) {
+    sockaddr_in6 address{};
+    address.sin6_family = AF_INET6;
+    address.sin6_port = htons(port);
+    address.sin6_addr = in6addr_loopback;
+    return Of(address);
+  }
+  static Address Unix(const std::string& path) {
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    std::memcpy(address.sun_path, path.data(), path.size());
+    return Of(address);
+  }
+  explicit Client(const Address& address) : fd_(::socket(address.bytes.ss_family, SOCK_STREAM, 0)) { Connect(address); }
+  void Connect(const Address& address) {
+    connected_ = ::connect(fd_, reinterpret_cast<const sockaddr*>(&address.bytes), address.size) == 0;
+    timeval limit{20, 0};
+    ::setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+  }
+
   int fd_;
   bool connected_ = false;
 };
@@ -217,7 +261,7 @@ TEST(Http, TellsWhenTheClientLeaves) {
       changed.notify_all();
     });
     Client client(server.port());
-    client.Send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    client.Send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx");
     std::unique_lock lock(mutex);
     ASSERT_TRUE(changed.wait_for(lock, std::chrono::seconds(20), [&] { return held != nullptr; }));
     client.Close();
@@ -289,6 +333,301 @@ TEST(Http, PipelinedRequestsAreAllAnswered) {
   client.Send("GET /1 HTTP/1.1\r\nHost: a\r\n\r\nGET /2 HTTP/1.1\r\nHost: a\r\n\r\n");
   EXPECT_TRUE(client.Until("GET /1 ").ends_with("GET /1 "));
   EXPECT_TRUE(client.Until("GET /2 ").ends_with("GET /2 "));
+}
+
+std::string Whole(Client& client, const std::string& request) {
+  client.Send(request);
+  return client.Rest();
+}
+
+constexpr const char* kLast = "GET /last HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+
+TEST(Http, PipelinedBodiesAndEmptyLinesBetweenRequests) {
+  HttpServer server(Local(), Echo);
+  Client client(server.port());
+  std::string requests;
+  for (int i = 0; i < 50; ++i) {
+    requests += "POST /" + std::to_string(i) + " HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nab\r\n";
+  }
+  const std::string replies = Whole(client, requests + kLast);
+  size_t at = 0;
+  for (int i = 0; i < 50; ++i) {
+    at = replies.find("POST /" + std::to_string(i) + " ab", at);
+    ASSERT_NE(at, std::string::npos) << i;
+  }
+  EXPECT_TRUE(replies.ends_with("GET /last "));
+}
+
+// What a proxy in front could read in another way than this server ends the connection: nothing behind it is a request.
+TEST(Http, AmbiguousRequestsAreRefused) {
+  HttpServer server(Local(), Echo);
+  const std::string head = "POST / HTTP/1.1\r\nHost: a\r\n";
+  for (const std::string& request : {
+           head + "Content-Length: 3\r\nContent-Length: 4\r\n\r\nabcd",
+           head + "Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+           head + "Transfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n0\r\n\r\n",
+           head + "Content-Length: +3\r\n\r\nabc",
+           head + "Content-Length: 99999999999999999999999\r\n\r\n",
+           head + "Transfer-Encoding: chunked\r\n\r\nzz\r\n\r\n",
+           head + "Content-Length : 3\r\n\r\nabc",
+           head + "X: a\nY: b\r\n\r\n",
+           head + std::string("X: a\0b\r\n\r\n", 10),
+           std::string("GET / HTTP/1.1\r\n\r\n"),
+           std::string("GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n"),
+           std::string("GET /%zz HTTP/1.1\r\nHost: a\r\n\r\n"),
+           std::string("CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n"),
+           std::string("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"),
+           std::string("GET / HTTP/9.9\r\nHost: a\r\n\r\n"),
+           std::string("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 11) + "\r\n\r\n",
+       }) {
+    Client client(server.port());
+    const std::string reply = Whole(client, request + kLast);
+    EXPECT_TRUE(reply.starts_with("HTTP/1.1 400 ")) << request << "\n" << reply;
+    EXPECT_EQ(reply.find("/last"), std::string::npos) << request;
+  }
+}
+
+TEST(Http, RootPathAndWholeUrls) {
+  HttpOptions options = Local();
+  options.root_path = "llm/";
+  HttpServer server(options, Echo);
+  for (const char* target : {"/llm/v1", "/v1", "http://a/llm/v1?x"}) {
+    Client client(server.port());
+    const std::string reply =
+        Whole(client, std::string("GET ") + target + " HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    EXPECT_TRUE(reply.ends_with("GET /v1 ")) << target << reply;
+  }
+}
+
+TEST(Http, EveryReplyCarriesTheRequestsHeaders) {
+  HttpOptions options = Local();
+  options.reply_headers = [](const HttpRequest& head) { return HttpHeaders{{"X-Path", head.path}}; };
+  options.limits.body_bytes = 10;
+  HttpServer server(options, Echo);
+  for (const char* length : {"1", "11"}) {
+    Client client(server.port());
+    client.Send("POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: " + std::string(length) + "\r\n\r\na");
+    EXPECT_NE(client.Until("\r\n\r\n").find("X-Path: /x\r\n"), std::string::npos) << length;
+  }
+}
+
+TEST(Http, BodiesHaveASharedLimit) {
+  HttpOptions options = Local();
+  options.limits.body_bytes = 1000;
+  options.limits.all_body_bytes = 1500;
+  HttpServer server(options, Echo);
+  Client first(server.port()), second(server.port());
+  const std::string head = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n";
+  first.Send(head + "Expect: 100-continue\r\n\r\n");
+  EXPECT_EQ(first.Until("\r\n\r\n"), "HTTP/1.1 100 Continue\r\n\r\n");
+  first.Send(std::string(999, 'x'));
+  // The first one's bytes are in the server once a second one of the same size is refused.
+  std::string reply;
+  for (int i = 0; i < 200 && !reply.starts_with("HTTP/1.1 503"); ++i) {
+    Client other(server.port());
+    other.Send(head + "Connection: close\r\n\r\n" + std::string(1000, 'x'));
+    reply = other.Rest();
+  }
+  EXPECT_TRUE(reply.starts_with("HTTP/1.1 503")) << reply.substr(0, 200);
+  EXPECT_NE(reply.find("Retry-After: 1\r\n"), std::string::npos);
+  first.Send("x");
+  EXPECT_TRUE(first.Until("\r\n").starts_with("HTTP/1.1 200"));
+  second.Send(head + "\r\n" + std::string(1000, 'x'));
+  EXPECT_TRUE(second.Until("\r\n").starts_with("HTTP/1.1 200"));
+}
+
+TEST(Http, SlowBodiesAndIdleConnectionsAreCutOff) {
+  HttpOptions options = Local();
+  options.limits.body = std::chrono::seconds(1);
+  options.limits.idle = milliseconds(200);
+  HttpServer server(options, Echo);
+  Client idle(server.port()), used(server.port()), slow(server.port());
+  slow.Send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nabc");
+  used.Send("GET /x HTTP/1.1\r\nHost: a\r\n\r\n");
+  EXPECT_TRUE(used.Rest().ends_with("GET /x "));
+  EXPECT_EQ(idle.Rest(), "");
+  EXPECT_EQ(slow.Rest(), "");
+}
+
+TEST(Http, AReaderThatHasStoppedIsCutOff) {
+  HttpOptions options = Local();
+  options.limits.write = std::chrono::seconds(1);
+  std::atomic<bool> gone = false;
+  HttpServer server(options, [&](const HttpRequest&, const std::shared_ptr<HttpReply>& reply) {
+    reply->OnDisconnect([&] { gone = true; });
+    reply->Send({.content_type = "text/plain", .body = std::string(64 << 20, 'x')});
+  });
+  Client client(server.port());
+  client.Send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+  EXPECT_TRUE(client.Until("\r\n").starts_with("HTTP/1.1 200"));
+  EXPECT_TRUE(server.Drain(std::chrono::seconds(20)));
+  EXPECT_LT(client.Rest().size(), size_t{64} << 20);
+}
+
+TEST(Http, LargeRepliesArriveWhole) {
+  std::string large(5 << 20, '\0');
+  for (size_t i = 0; i < large.size(); ++i) large[i] = static_cast<char>(i * 31 >> 3);
+  HttpServer server(Local(), [&](const HttpRequest&, const std::shared_ptr<HttpReply>& reply) {
+    reply->Send({.content_type = "application/octet-stream", .body = large});
+  });
+  Client client(server.port());
+  client.Send("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+  client.Until("\r\n\r\n");
+  EXPECT_TRUE(client.Rest() == large);
+}
+
+TEST(Http, HalfClosedClients) {
+  std::mutex mutex;
+  std::condition_variable changed;
+  int gone = 0;
+  HttpServer server(Local(), [&](const HttpRequest& request, const std::shared_ptr<HttpReply>& reply) {
+    if (request.body.empty()) return Echo(request, reply);
+    reply->OnDisconnect([&] {
+      std::lock_guard lock(mutex);
+      ++gone;
+      changed.notify_all();
+    });
+  });
+  Client lookup(server.port());
+  lookup.Send("GET /x HTTP/1.1\r\nHost: a\r\n\r\n");
+  lookup.HalfClose();
+  EXPECT_TRUE(lookup.Rest().ends_with("GET /x "));
+  Client work(server.port());
+  work.Send("POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx");
+  work.HalfClose();
+  std::unique_lock lock(mutex);
+  EXPECT_TRUE(changed.wait_for(lock, std::chrono::seconds(20), [&] { return gone == 1; }));
+}
+
+TEST(Http, SilentEventStreamsGetComments) {
+  HttpOptions options = Local();
+  options.sse_keep_alive = std::chrono::seconds(1);
+  std::mutex mutex;
+  std::shared_ptr<HttpReply> held;
+  HttpServer server(options, [&](const HttpRequest& request, const std::shared_ptr<HttpReply>& reply) {
+    std::lock_guard lock(mutex);
+    held = reply;
+    reply->Start(200, request.path == "/sse" ? "text/event-stream" : "text/plain", {});
+    reply->Write("data: 1\n\n");
+  });
+  Client client(server.port());
+  client.Send("GET /sse HTTP/1.1\r\nHost: a\r\n\r\n");
+  EXPECT_TRUE(client.Until(": keep-alive\n\n\r\n").ends_with("e\r\n: keep-alive\n\n\r\n"));
+  std::lock_guard lock(mutex);
+  EXPECT_TRUE(held->Write("data: 2\n\n"));
+  held->Finish();
+  EXPECT_TRUE(client.Until("0\r\n\r\n").ends_with("9\r\ndata: 2\n\n\r\n0\r\n\r\n"));
+}
+
+bool HasV6() {
+  try {
+    return !ListenTcp("::1", 0).empty();
+  } catch (const base::Error&) {
+    return false;
+  }
+}
+
+TEST(Http, Ipv6AndBothFamilies) {
+  if (!HasV6()) GTEST_SKIP() << "this machine has no IPv6";
+  const auto remote = [](const HttpRequest& request, const std::shared_ptr<HttpReply>& reply) {
+    reply->Send({.content_type = "text/plain", .body = request.remote.substr(0, request.remote.rfind(':'))});
+  };
+  HttpOptions options = Local();
+  for (const char* host : {"::1", "[::1]"}) {
+    options.host = host;
+    HttpServer server(options, remote);
+    Client v6 = Client::OverV6(server.port());
+    EXPECT_TRUE(Whole(v6, kLast).ends_with("\r\n[::1]"));
+    EXPECT_FALSE(Client(server.port()).connected());
+    EXPECT_EQ(server.address(), "http://[::1]:" + std::to_string(server.port()));
+  }
+  for (const char* host : {"::", "localhost"}) {
+    options.host = host;
+    HttpServer server(options, remote);
+    Client v4(server.port());
+    EXPECT_TRUE(Whole(v4, kLast).ends_with("\r\n127.0.0.1")) << host;
+  }
+}
+
+TEST(Http, UnixSocket) {
+  const std::string path = testing::TempDir() + "peng-http-" + std::to_string(::getpid()) + ".sock";
+  HttpOptions options = Local();
+  options.uds = path;
+  const auto use = [&] {
+    HttpServer server(options, Echo);
+    EXPECT_EQ(server.address(), "unix:" + path);
+    struct stat status{};
+    EXPECT_EQ(::stat(path.c_str(), &status), 0);
+    EXPECT_EQ(status.st_mode & 0777u, 0600u);
+    EXPECT_THROW(HttpServer(options, Echo), base::Error);  // one is listening
+    Client client(path);
+    EXPECT_TRUE(Whole(client, kLast).ends_with("GET /last "));
+  };
+  use();
+  EXPECT_FALSE(std::filesystem::exists(path));
+  {  // What a killed server leaves.
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    std::memcpy(address.sun_path, path.data(), path.size());
+    const int fd = ::socket(AF_UNIX, SOCK_STREAM, 0);
+    ASSERT_EQ(::bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+    ::close(fd);
+  }
+  use();
+  std::ofstream(path) << "precious";
+  EXPECT_THROW(HttpServer(options, Echo), base::Error);
+  EXPECT_TRUE(std::filesystem::exists(path));
+  std::filesystem::remove(path);
+  options.uds = std::string(300, 'x');
+  EXPECT_THROW(HttpServer(options, Echo), base::Error);
+}
+
+TEST(Http, ServesAgainAfterItRanOutOfDescriptors) {
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  HttpServer server(Local(), Echo);
+  Client first(server.port());
+  first.Send("GET /1 HTTP/1.1\r\nHost: a\r\n\r\n");
+  EXPECT_TRUE(first.Until("GET /1 ").ends_with("GET /1 "));
+  Client waiting;
+  rlimit none = before;
+  none.rlim_cur = 3;
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  waiting.Connect(server.port());
+  first.Send("GET /2 HTTP/1.1\r\nHost: a\r\n\r\n");
+  EXPECT_TRUE(first.Until("GET /2 ").ends_with("GET /2 "));
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_TRUE(Whole(waiting, kLast).ends_with("GET /last "));
+  Client later(server.port());
+  EXPECT_TRUE(Whole(later, kLast).ends_with("GET /last "));
+}
+
+TEST(Http, StopKeepAliveEndsConnectionsButAcceptsNewOnes) {
+  HttpServer server(Local(), Echo);
+  Client idle(server.port());
+  idle.Send("GET /1 HTTP/1.1\r\nHost: a\r\n\r\n");
+  EXPECT_TRUE(idle.Until("GET /1 ").ends_with("GET /1 "));
+  server.StopKeepAlive();
+  EXPECT_EQ(idle.Rest(), "");
+  Client probe(server.port());
+  const std::string reply = Whole(probe, "GET /2 HTTP/1.1\r\nHost: a\r\n\r\n");
+  EXPECT_TRUE(reply.ends_with("GET /2 "));
+  EXPECT_NE(reply.find("Connection: close\r\n"), std::string::npos);
+}
+
+TEST(Http, TlsFilesThatCannotBeUsedAreUsageErrors) {
+  HttpOptions options = Local();
+  options.tls.certfile = "/nonexistent.pem";
+  try {
+    HttpServer server(options, Echo);
+    ADD_FAILURE();
+  } catch (const base::Error& e) {
+    EXPECT_EQ(e.kind(), base::ErrorKind::kUsage);
+    EXPECT_EQ(
+        std::string(e.what()),
+        "--ssl-certfile /nonexistent.pem: cannot be read: No such file or directory; name a PEM file that peng may "
+        "read");
+  }
 }
 
 }  // namespace

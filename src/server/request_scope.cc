@@ -21,7 +21,7 @@ Json Name(const std::string& text) { return text.empty() ? Json() : Json(text); 
 
 // Scrapes, probes and the page tell nothing about use.
 bool IsProbe(std::string_view route) {
-  return route == "/metrics" || route == "/health" || route == "/ping" || route == "/";
+  return route == "/metrics" || route == "/health" || route == "/ready" || route == "/ping" || route == "/";
 }
 
 }  // namespace

@@ -14,6 +14,7 @@ std::span<const Route> AllRoutes() {
       {"GET", "/version", Version},
       {"GET", "/metrics", ShowMetrics},
       {"GET", "/health", Health, Access::kOpen},
+      {"GET", "/ready", Health, Access::kOpen},
       {"GET", "/ping", Ping, Access::kOpen},
       {"POST", "/ping", Ping, Access::kOpen},
       {"GET", "/", IndexPage, Access::kOpen},

@@ -12,7 +12,9 @@
 #include <chrono>
 #include <cstring>
 #include <filesystem>
+#include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <utility>
@@ -23,6 +25,8 @@
 #include "base/log.h"
 #include "server/http.h"
 #include "server/service.h"
+#include "server/tls_refresh.h"
+#include "server/watchdog.h"
 
 namespace peng::server {
 namespace {
@@ -55,6 +59,11 @@ class Signals {
   bool asked() const { return asked_; }
   // True once after a SIGHUP.
   bool TakeHangup() { return hangup_.exchange(false); }
+  // What an exit at once must not leave behind. Before the first signal is expected.
+  void set_cleanup(std::function<void()> cleanup) {
+    std::lock_guard lock(mutex_);
+    cleanup_ = std::move(cleanup);
+  }
   void set_loaded() { loaded_ = true; }
 
  private:
@@ -73,19 +82,29 @@ class Signals {
       if (asked_) {
         if (now - asked_at < kEcho) continue;
         base::LogWarning("second signal: exiting at once");
-        _exit(1);
+        ExitNow(1);
       }
       if (!loaded_) {
         base::LogInfo("{} while loading: exiting", strsignal(signal));
-        _exit(0);
+        ExitNow(0);
       }
       asked_ = true;
       asked_at = now;
     }
   }
 
+  [[noreturn]] void ExitNow(int code) {
+    {
+      std::lock_guard lock(mutex_);
+      if (cleanup_) cleanup_();
+    }
+    _exit(code);
+  }
+
   sigset_t set_{}, before_{};
   std::atomic<bool> asked_{false}, loaded_{false}, hangup_{false};
+  std::mutex mutex_;
+  std::function<void()> cleanup_;
   std::jthread thread_;
 };
 
@@ -132,13 +151,25 @@ void HideKeys(base::ServeOptions* options) {
   WipeText(&options->admin_key);
 }
 
+// The names are parts of URLs and of the text of metrics.
+void CheckNames(const std::vector<std::string>& names) {
+  for (const std::string& name : names) {
+    if (!name.empty() && base::Printable(name, 256) == name) continue;
+    throw base::Error(base::ErrorKind::kUsage, "--served-model-name",
+                      name.empty() ? "is empty" : "\"" + base::Printable(name) + "\" is no name",
+                      "give 1 to 256 bytes of printable text, or leave it out");
+  }
+}
+
 ServiceOptions MakeServiceOptions(const base::ServeOptions& options) {
+  CheckNames(options.served_model_name);
   ServiceOptions service;
   service.model_names = options.served_model_name;
   if (service.model_names.empty()) {
     service.model_names = {NameOf(options.model)};
     if (options.model != service.model_names[0]) service.also_accepted = options.model;
   }
+  service.cors = {options.allowed_origins, options.allowed_methods, options.allowed_headers, options.allow_credentials};
   ApplyAccess(options, &service);
   service.strict_params = options.strict_params;
   service.prompt_tokens_details = options.enable_prompt_tokens_details;
@@ -163,12 +194,32 @@ void FlushLogBriefly() {
   for (int i = 0; i < 25 && !base::FlushLog(); ++i) std::this_thread::sleep_for(milliseconds(20));
 }
 
-void LogAddress(const std::string& host, uint16_t port, const base::ServeOptions& options) {
-  const bool v6 = host.find(':') != std::string::npos;
-  const std::string shown = v6 ? "[" + host + "]" : host;
-  base::LogInfo("listening on http://{}:{} (not ready until the model is loaded)", shown, port);
-  const bool local = host == "127.0.0.1" || host == "::1" || host == "localhost";
-  if (!local && !HasKeys(options)) {
+HttpOptions MakeHttpOptions(const base::ServeOptions& options) {
+  if (options.ssl_certfile.empty() && !options.ssl_keyfile.empty()) {
+    throw base::Error(base::ErrorKind::kUsage, "--ssl-keyfile", "has no certificate", "name one with --ssl-certfile");
+  }
+  HttpOptions http;
+  http.host = HostFor(options);
+  http.port = static_cast<uint16_t>(options.port);
+  http.uds = options.uds;
+  http.tls = {options.ssl_certfile, options.ssl_keyfile, options.ssl_ca_certs, static_cast<int>(options.ssl_cert_reqs),
+              options.ssl_ciphers};
+  http.root_path = options.root_path;
+  http.limits.header_bytes = static_cast<size_t>(options.h11_max_incomplete_event_size);
+  http.limits.header_count = static_cast<size_t>(options.h11_max_header_count);
+  http.limits.body_bytes = static_cast<size_t>(options.max_body_bytes);
+  http.limits.all_body_bytes = std::max(http.limits.all_body_bytes, 4 * http.limits.body_bytes);
+  http.limits.idle = std::chrono::seconds(options.timeout_keep_alive);
+  http.sse_keep_alive = std::chrono::seconds(options.sse_keep_alive_interval);
+  http.error_body = Service::ErrorBody;
+  return http;
+}
+
+void LogAddress(const HttpServer& http, const base::ServeOptions& options) {
+  base::LogInfo("listening on {} (not ready until the model is loaded)", http.address());
+  const std::string host = HostFor(options);
+  const bool local = host == "127.0.0.1" || host == "::1" || host == "[::1]" || host == "localhost";
+  if (!local && options.uds.empty() && !HasKeys(options)) {
     base::LogWarning(
         "the address is open to other machines and no API key is set: anyone who reaches it may use it; set --api-key "
         "or --api-key-file");
@@ -194,22 +245,29 @@ std::unique_ptr<HttpServer> ServeMetrics(const base::ServeOptions& options, Serv
 }
 
 // Waits until a signal asks for the end, or the engine is dead. True for a signal.
-bool AwaitEnd(Signals& signals, const api::Llm& llm, Service& service) {
+bool AwaitEnd(Signals& signals, const api::Llm& llm, Service& service, TlsRefresh& tls, Watchdog& watchdog) {
   while (!signals.asked()) {
     base::FlushLog();
-    if (signals.TakeHangup()) service.ReloadKeys();
     if (llm.Health() == engine::EngineHealth::kDead) return false;
+    watchdog.Tick();
+    tls.Tick();
+    if (signals.TakeHangup()) {
+      service.ReloadKeys();
+      tls.Reload();
+    }
     std::this_thread::sleep_for(milliseconds(100));
   }
   return true;
 }
 
-void Drain(Service& service, HttpServer& http, const api::Llm& llm, double seconds) {
+void Drain(Service& service, HttpServer& http, const api::Llm& llm, Watchdog& watchdog, double seconds) {
   service.BeginDrain();
+  http.StopKeepAlive();  // clients behind a balancer go elsewhere; probes are still answered
   const int running = llm.RunningGenerations();
   base::LogInfo("shutting down: {} generation(s) running, up to {} s for them", running, seconds);
   const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
   while (llm.RunningGenerations() > 0 && std::chrono::steady_clock::now() < end) {
+    watchdog.Tick();
     std::this_thread::sleep_for(milliseconds(20));
   }
   if (const int left = llm.RunningGenerations(); left > 0) base::LogWarning("{} generation(s) cut off", left);
@@ -220,31 +278,36 @@ void Drain(Service& service, HttpServer& http, const api::Llm& llm, double secon
 }  // namespace
 
 int RunServer(base::ServeOptions options) {
-  Signals signals(!options.api_key_file.empty() || !options.audit_log.empty());
+  Signals signals(!options.api_key_file.empty() || !options.audit_log.empty() || !options.ssl_certfile.empty());
   if (!options.log_prompts) ForbidCoreDumps();
   Service service(MakeServiceOptions(options));
   HideKeys(&options);
-  HttpOptions http_options;
-  http_options.host = HostFor(options);
-  http_options.port = static_cast<uint16_t>(options.port);
-  http_options.error_body = Service::ErrorBody;
+  HttpOptions http_options = MakeHttpOptions(options);
+  http_options.reply_headers = [&service](const HttpRequest& head) {
+    return CorsHeaders(service.options().cors, head);
+  };
   http_options.precheck = [&service](const HttpRequest& head) { return service.Precheck(head); };
   HttpServer http(std::move(http_options), [&service](HttpRequest request, std::shared_ptr<HttpReply> reply) {
     service.Handle(std::move(request), std::move(reply));
   });
-  LogAddress(HostFor(options), http.port(), options);
+  signals.set_cleanup([&http] { http.RemoveSocketFile(); });
+  const std::shared_ptr<void> cleanup(nullptr, [&signals](void*) { signals.set_cleanup({}); });
+  LogAddress(http, options);
   const std::unique_ptr<HttpServer> metrics_port = ServeMetrics(options, service);
 
   std::shared_ptr<api::Llm> llm = api::BuildLlm(options);
   service.SetLlm(llm);
   signals.set_loaded();
+  Watchdog watchdog;
+  TlsRefresh tls([&http] { http.ReloadTls(); }, {options.ssl_certfile, options.ssl_keyfile, options.ssl_ca_certs},
+                 options.enable_ssl_refresh);
   sd_notify(0, "READY=1\nSTATUS=Serving");
-  base::LogInfo("ready: http://{}:{}/v1 serves {}", HostFor(options), http.port(), service.model_name());
+  base::LogInfo("ready: {}{} serves {}", http.address(), options.uds.empty() ? "/v1" : "", service.model_name());
 
-  const bool orderly = AwaitEnd(signals, *llm, service);
+  const bool orderly = AwaitEnd(signals, *llm, service, tls, watchdog);
   sd_notify(0, "STOPPING=1");
   if (!orderly) base::LogError("the engine has stopped; exiting");
-  Drain(service, http, *llm, orderly ? options.drain_timeout : 0);
+  Drain(service, http, *llm, watchdog, orderly ? options.drain_timeout : 0);
   llm->Shutdown();
   base::LogInfo("stopped");
   FlushLogBriefly();

@@ -22,6 +22,13 @@ std::string Lower(std::string_view text) {
   return lower;
 }
 
+// "Application/JSON; charset=utf-8" -> "application/json"
+std::string MediaType(std::string_view header) {
+  std::string type = Lower(header.substr(0, header.find(';')));
+  while (type.ends_with(' ') || type.ends_with('\t')) type.pop_back();
+  return type;
+}
+
 bool Matches(std::string_view pattern, std::string_view path) {
   if (!pattern.ends_with('*')) return pattern == path;
   pattern.remove_suffix(1);
@@ -59,9 +66,7 @@ HttpResponse TooMany(const RateLimiter::Refusal& refusal) {
   return response;
 }
 
-void AllowAnyOrigin(HttpHeaders* headers) { headers->emplace_back("Access-Control-Allow-Origin", "*"); }
-
-// Counts the request when its reply starts, ends its scope with the reply, and lets pages of other origins read it.
+// Counts the request when its reply starts, and ends its scope with the reply.
 class CountedReply final : public HttpReply {
  public:
   CountedReply(std::shared_ptr<HttpReply> next, Metrics* metrics, std::shared_ptr<RequestScope> scope,
@@ -92,11 +97,13 @@ class CountedReply final : public HttpReply {
 
  private:
   void Begin(int status, HttpHeaders* headers) {
-    AllowAnyOrigin(headers);
     headers->emplace_back("X-Request-Id", scope_->id());
     headers->insert(headers->end(), headers_.begin(), headers_.end());
     scope_->SetStatus(status);
-    if (metrics_ == nullptr || handler_ == "/metrics" || handler_ == "/health" || handler_ == "/ping") return;
+    if (metrics_ == nullptr || handler_ == "/metrics" || handler_ == "/health" || handler_ == "/ready" ||
+        handler_ == "/ping") {
+      return;
+    }
     const std::chrono::duration<double> elapsed = Clock::now() - start_;
     metrics_->ObserveHttp(method_, handler_, status, elapsed.count());
   }
@@ -176,14 +183,14 @@ std::string Service::AllowedMethods(std::string_view path) const {
   return methods;
 }
 
+// Whether the browser may go on is told by the headers, which HttpOptions::reply_headers completes.
 HttpResponse Service::Preflight(const HttpRequest& request) const {
-  const std::string methods = AllowedMethods(request.path);
-  HttpResponse response{.status = methods.empty() ? 404 : 204, .content_type = ""};
-  std::string_view headers = request.Header("Access-Control-Request-Headers");
-  response.headers = {{"Access-Control-Allow-Origin", "*"},
-                      {"Access-Control-Allow-Methods", methods + ", OPTIONS"},
-                      {"Access-Control-Allow-Headers", std::string(headers.empty() ? "*" : headers)},
-                      {"Access-Control-Max-Age", "600"}};
+  std::string methods = request.path == "*" ? "GET, HEAD, POST" : AllowedMethods(request.path);
+  if (methods.empty()) return {.status = 404, .content_type = ""};
+  methods += ", OPTIONS";
+  HttpResponse response{
+      .status = 204, .content_type = "", .headers = PreflightHeaders(options_.cors, request, methods)};
+  response.headers.emplace_back("Allow", methods);
   return response;
 }
 
@@ -198,7 +205,6 @@ std::optional<HttpResponse> Service::Precheck(const HttpRequest& head) {
   scope.SetStatus(refusal->status);
   metrics().ObserveHttp(KnownMethod(head.method), Label(route), refusal->status, 0);
   refusal->headers.emplace_back("X-Request-Id", scope.id());
-  AllowAnyOrigin(&refusal->headers);
   return refusal;
 }
 
@@ -221,7 +227,7 @@ std::optional<HttpResponse> Service::Refusal(const HttpRequest& head, const Rout
   }
   if (head.method == "POST" && route->handler != &Ping && route->handler != &ResetPrefixCache) {
     const std::string_view type = head.Header("Content-Type");
-    if (Lower(type.substr(0, type.find(';'))).find("application/json") != 0) {
+    if (MediaType(type) != "application/json") {
       return ToResponse(SchemaError("Unsupported Media Type: Only 'application/json' is allowed", "Content-Type"));
     }
   }

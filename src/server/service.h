@@ -14,6 +14,7 @@
 
 #include "api/llm.h"
 #include "server/api_error.h"
+#include "server/cors.h"
 #include "server/http.h"
 #include "server/key_ring.h"
 #include "server/metrics.h"
@@ -39,6 +40,7 @@ struct ServiceOptions {
   bool strict_params = false;
   bool prompt_tokens_details = false;  // in the usage
   bool force_include_usage = false;    // in streams
+  CorsPolicy cors = {};
 };
 
 // Everything behind the HTTP connection: the route table, keys, the model once it is loaded. Thread-safe.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// GET /health: ready to take requests. GET and POST /ping: alive, also while loading and draining.
+// GET /health and /ready: ready to take requests. GET and POST /ping: alive, also while loading and draining.
 #include "server/routes.h"
 
 namespace peng::server {
