@@ -61,7 +61,7 @@ TEST(Access, D41EveryRouteIsClosedUnlessItIsListedAsOpen) {
           if (*authorization != '\0') request.headers.emplace_back("Authorization", authorization);
           const HttpResponse response = f.Begin(request)->Wait();
           EXPECT_EQ(response.status == 401, !is_open) << method << " " << path << " " << authorization;
-          if (response.status == 401) EXPECT_EQ(HeaderOf(response, "WWW-Authenticate"), "Bearer");
+          EXPECT_EQ(HeaderOf(response, "WWW-Authenticate"), response.status == 401 ? "Bearer" : "");
         }
         EXPECT_NE(f.Begin(WithKey({method, path, "", {}, "", ""}, "right"))->Wait().status, 401);
       }

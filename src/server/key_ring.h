@@ -14,9 +14,9 @@ namespace peng::server {
 
 // An API key. Of the key itself only the digest is kept.
 struct ApiKey {
-  std::string name;  // for logs, limits and the prefix cache; several keys may share one
+  std::string name = {};  // for logs, limits and the prefix cache; several keys may share one
   base::Sha256Digest digest{};
-  KeyLimits limits;
+  KeyLimits limits = {};
 };
 
 // The keys of a text, one a line: "[NAME:]KEY" or "[NAME:]sha256:DIGEST" in hexadecimal, then optionally rpm=N, tpm=N
@@ -29,8 +29,8 @@ void WipeText(std::string* text);
 
 struct KeyRingOptions {
   std::vector<std::string> keys;  // named key-1, key-2 and so on
-  std::string file;               // empty = none
-  KeyLimits limits;               // of keys without their own
+  std::string file = {};          // empty = none
+  KeyLimits limits = {};          // of keys without their own
 };
 
 // The keys that let a request in. Thread-safe.

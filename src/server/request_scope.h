@@ -23,20 +23,20 @@ struct RequestSinks {
 
 // Who sends a request.
 struct Client {
-  std::string name;  // of the key; empty without keys
+  std::string name = {};  // of the key; empty without keys
   bool admin = false;
-  KeyLimits limits;
+  KeyLimits limits = {};
 };
 
 // What a generating request came to, over all its choices. Never its content.
 struct RequestFigures {
-  std::string model;
+  std::string model = {};
   bool stream = false;
   int64_t prompt_tokens = 0;
   int64_t cached_tokens = 0;
   int64_t completion_tokens = 0;
-  std::string_view finish;  // of the choice that ended last; a name that lives forever
-  std::optional<double> queue_seconds, first_token_seconds;
+  std::string_view finish = {};  // of the choice that ended last; a name that lives forever
+  std::optional<double> queue_seconds = {}, first_token_seconds = {};
 };
 
 // One request from its head to the end of its reply, for the log, the audit log and the limits of its key. Thread-safe.

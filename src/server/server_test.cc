@@ -229,7 +229,9 @@ TEST(Server, KeysGuardEverythingThatIsNotListedAsOpen) {
     const bool open = route.access == Access::kOpen;
     EXPECT_EQ(status(std::string(route.method), std::string(route.path), "") == 401, !open) << route.path;
     const bool admin = route.access == Access::kAdmin;
-    if (admin) EXPECT_EQ(status(std::string(route.method), std::string(route.path), "Bearer second"), 404);
+    if (admin) {
+      EXPECT_EQ(status(std::string(route.method), std::string(route.path), "Bearer second"), 404);
+    }
     EXPECT_NE(status(std::string(route.method), std::string(route.path), "Bearer second"), 401);
   }
   for (const char* path : {"/v1/models/", "//v1/models", "/V1/models", "/%761/models", "/nothing", "/docs"}) {

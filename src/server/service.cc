@@ -61,9 +61,9 @@ HttpResponse Unauthorized() {
 }
 
 HttpResponse TooMany(const RateLimiter::Refusal& refusal) {
-  HttpResponse response = ToResponse(StatusError(429, refusal.message));
-  response.headers.emplace_back("Retry-After", std::to_string(refusal.retry_after_seconds));
-  return response;
+  ApiError error = StatusError(429, refusal.message);
+  error.retry_after_seconds = static_cast<int>(refusal.retry_after_seconds);
+  return ToResponse(error);
 }
 
 // Counts the request when its reply starts, and ends its scope with the reply.
