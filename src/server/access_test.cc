@@ -40,7 +40,7 @@ ServiceOptions Base() {
 
 // D41: every route and method that the table has, and paths that only look like one, want a key unless listed as open.
 TEST(Access, D41EveryRouteIsClosedUnlessItIsListedAsOpen) {
-  const std::vector<std::string> open{"GET /", "GET /health", "GET /ping", "POST /ping"};
+  const std::vector<std::string> open{"GET /", "GET /health", "GET /ready", "GET /ping", "POST /ping"};
   for (const bool with_admin : {false, true}) {
     ServiceOptions options = Base();
     options.keys = Keys({"right"});

@@ -242,8 +242,8 @@ void Service::Handle(HttpRequest request, std::shared_ptr<HttpReply> reply) {
 
 void Service::HandleMetricsPort(HttpRequest request, std::shared_ptr<HttpReply> reply) {
   const Route* route = FindRoute(request);
-  const bool served =
-      route != nullptr && (route->path == "/metrics" || route->path == "/health" || route->path == "/ping");
+  const bool served = route != nullptr && (route->path == "/metrics" || route->path == "/health" ||
+                                           route->path == "/ready" || route->path == "/ping");
   if (!served) return reply->Send(ToResponse(StatusError(404, "Not Found")));
   Run(*route, {}, request, std::move(reply));
 }
