@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 
 #include "backend/cpu/kernels/registry.h"
 #include "formats/checkpoint.h"
@@ -52,7 +53,7 @@ class OneReply final : public server::HttpReply {
 TEST(ToyEndpointTest, Answers) {
   server::ServiceOptions options;
   options.model_names = {"m"};
-  server::Service service(options);
+  server::Service service(std::move(options));
   const auto reply = std::make_shared<OneReply>();
   server::HttpRequest request;
   request.method = "GET";
