@@ -15,7 +15,7 @@ PORT ?= 8000
 HOST ?= 0.0.0.0
 MODEL ?=
 FUZZ_SECONDS ?= 20
-SOAK_SECONDS ?= 1800
+SOAK_SECONDS ?= 600
 JOBS := $(shell scripts/jobs)
 export CCACHE_BASEDIR := $(CURDIR)
 
@@ -41,7 +41,7 @@ empty :=
 space := $(empty) $(empty)
 regex = ^($(subst $(space),|,$(strip $(1))))$$
 
-.PHONY: serve test build build-all vllm_engine bench check format tidy asan tsan fuzz soak arm64 arm64-smoke clean help
+.PHONY: serve test build build-all vllm_engine bench check format tidy asan tsan fuzz soak chaos arm64 arm64-smoke clean help
 
 help:
 	@sed -n '3,9s/^# \{0,1\}//p' Makefile
@@ -123,6 +123,11 @@ soak: build
 	@venv=$$(scripts/venv tests/requirements.txt); model=$${MODEL:-}; [ -n "$$model" ] || model=$$(scripts/get-model); \
 	PENG_BINARY=$(CURDIR)/build/bin/peng $$venv/bin/python scripts/soak.py --model "$$model" --seconds $(SOAK_SECONDS)
 soak: export MODEL := $(MODEL)
+
+chaos: build
+	@venv=$$(scripts/venv tests/requirements.txt); model=$${MODEL:-}; [ -n "$$model" ] || model=$$(scripts/get-model); \
+	PENG_BINARY=$(CURDIR)/build/bin/peng $$venv/bin/python scripts/chaos.py --model "$$model"
+chaos: export MODEL := $(MODEL)
 
 arm64:
 	@$(call deps,build arm64)
