@@ -416,7 +416,7 @@ TEST(Http, BodiesHaveASharedLimit) {
   options.limits.body_bytes = 1000;
   options.limits.all_body_bytes = 1500;
   HttpServer server(options, Echo);
-  Client first(server.port()), second(server.port());
+  Client first(server.port());
   const std::string head = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n";
   first.Send(head + "Expect: 100-continue\r\n\r\n");
   EXPECT_EQ(first.Until("\r\n\r\n"), "HTTP/1.1 100 Continue\r\n\r\n");
@@ -432,8 +432,13 @@ TEST(Http, BodiesHaveASharedLimit) {
   EXPECT_NE(reply.find("Retry-After: 1\r\n"), std::string::npos);
   first.Send("x");
   EXPECT_TRUE(first.Until("\r\n").starts_with("HTTP/1.1 200"));
-  second.Send(head + "\r\n" + std::string(1000, 'x'));
-  EXPECT_TRUE(second.Until("\r\n").starts_with("HTTP/1.1 200"));
+  // Its share is given back once the handler is done, which may be after the reply has arrived.
+  for (int i = 0; i < 200 && !reply.starts_with("HTTP/1.1 200"); ++i) {
+    Client other(server.port());
+    other.Send(head + "Connection: close\r\n\r\n" + std::string(1000, 'x'));
+    reply = other.Rest();
+  }
+  EXPECT_TRUE(reply.starts_with("HTTP/1.1 200")) << reply.substr(0, 200);
 }
 
 TEST(Http, SlowBodiesAndIdleConnectionsAreCutOff) {
