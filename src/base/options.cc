@@ -311,11 +311,21 @@ ConfigEntries ParseJsonConfig(const std::string& text, const std::string& where)
 
 // '["a", "b"]' -> a, b; other texts as they are.
 std::vector<std::string> WordsOf(std::span<const std::string> values, std::string_view where) {
-  if (values.size() != 1 || !values[0].starts_with('[')) return {values.begin(), values.end()};
-  const auto parsed = ParseJson(values[0]);
-  const auto* list = std::get_if<Json>(&parsed);
-  if (list == nullptr || !list->is_array()) Refuse(where, values[0], "is no JSON list", "use '[\"a\", \"b\"]', or a b");
-  return JsonTexts(*list, std::string(where));
+  if (values.size() == 1 && values[0].starts_with('[')) {
+    const auto parsed = ParseJson(values[0]);
+    const auto* list = std::get_if<Json>(&parsed);
+    if (list == nullptr || !list->is_array()) {
+      Refuse(where, values[0], "is no JSON list", "use '[\"a\", \"b\"]', or a b");
+    }
+    return JsonTexts(*list, std::string(where));
+  }
+  // The command line's parser takes brackets and commas away, and leaves the quotes.
+  std::vector<std::string> words;
+  for (const std::string& value : values) {
+    const bool quoted = value.size() >= 2 && value.front() == '"' && value.back() == '"';
+    words.push_back(quoted ? value.substr(1, value.size() - 2) : value);
+  }
+  return words;
 }
 
 const std::string* FindVariable(const Settings& environment, std::string_view name) {

@@ -251,6 +251,7 @@ TEST(Lists, MayBeJson) {
   const std::string json = R"(["https://a", "https://b"])";
   EXPECT_EQ(ResolveServeOptions({{"allowed-origins", {json}}}, {}).allowed_origins, two);
   EXPECT_EQ(ResolveServeOptions({{"allowed-origins", two}}, {}).allowed_origins, two);
+  EXPECT_EQ(ResolveServeOptions({{"allowed-origins", {"\"https://a\"", "\"https://b\""}}}, {}).allowed_origins, two);
   EXPECT_EQ(ResolveServeOptions({}, {{"PENG_ALLOWED_ORIGINS", json}}).allowed_origins, two);
   EXPECT_EQ(ResolveServeOptions({}, {{"PENG_ALLOWED_ORIGINS", "https://a,https://b"}}).allowed_origins, two);
   EXPECT_EQ(ResolveServeOptions({}, {}).allowed_methods, Words{"*"});
