@@ -17,17 +17,21 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 START_SECONDS = 60
 
+# Taken out of the environment: peng would warn of variables that it does not know.
+BINARY = os.environ.pop("PENG_BINARY", None)
+DEFAULT_MODEL = os.environ.pop("PENG_TEST_MODEL", None)
+
 
 @pytest.fixture(scope="session")
 def peng_binary() -> pathlib.Path:
-    path = pathlib.Path(os.environ.get("PENG_BINARY", ROOT / "build" / "bin" / "peng"))
+    path = pathlib.Path(BINARY or ROOT / "build" / "bin" / "peng")
     assert path.exists(), f"{path} is not there; build it with `make build`"
     return path
 
 
 @pytest.fixture(scope="session")
 def default_model() -> pathlib.Path:
-    path = os.environ.get("PENG_TEST_MODEL")
+    path = DEFAULT_MODEL
     if not path:
         path = subprocess.run([ROOT / "scripts" / "get-model"], check=True, capture_output=True, text=True).stdout.strip()
     return pathlib.Path(path)

@@ -74,7 +74,10 @@ void HideSecrets(const GivenFlags& given, int argc, char** argv) {
     if (spec.kind != OptionSpec::Kind::kSecret) continue;
     if (char* value = std::getenv(spec.env().c_str())) std::fill_n(value, std::strlen(value), '*');
     const auto flag = given.find(spec.name);
-    if (flag == given.end()) continue;
+    if (flag == given.end() ||
+        std::all_of(flag->second.begin(), flag->second.end(), [](const std::string& s) { return s.empty(); })) {
+      continue;
+    }
     for (int i = 0; i < argc; ++i) {
       for (const std::string& secret : flag->second) {
         const size_t size = std::strlen(argv[i]);

@@ -40,7 +40,6 @@ class Signals {
  public:
   // Without anything to read again, SIGHUP keeps its meaning: the terminal is gone.
   explicit Signals(bool reload_on_hangup) {
-    ::signal(SIGPIPE, SIG_IGN);
     sigemptyset(&set_);
     sigaddset(&set_, SIGTERM);
     sigaddset(&set_, SIGINT);
