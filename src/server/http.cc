@@ -178,6 +178,7 @@ class HttpServer::Impl::Connection : public std::enable_shared_from_this<Connect
       base::LogDebug("connection closed: {}", base::Printable(e.what()));
     }
     SetBusy(false);
+    Detach();
     stream_.Close();
     std::lock_guard lock(impl_.mutex);
     impl_.connections.erase(shared_from_this());
@@ -189,6 +190,11 @@ class HttpServer::Impl::Connection : public std::enable_shared_from_this<Connect
       error_code ignored;
       if (!self->busy_) self->stream_.socket().shutdown(Socket::shutdown_receive, ignored);
     });
+  }
+
+  // On the strand, or once no thread runs it any more.
+  void Detach() {
+    if (const auto exchange = exchange_.lock()) exchange->Detach();
   }
 
   void Close() {
@@ -388,6 +394,7 @@ class HttpServer::Impl::Connection : public std::enable_shared_from_this<Connect
     auto exchange = std::make_shared<Exchange>(stream_.get_executor(), limits_.unsent_bytes, [weak = weak_from_this()] {
       if (const auto self = weak.lock()) self->stream_.Close();
     });
+    exchange_ = exchange;
     stream_.expires_never();
     const bool lookup = request.body.empty();
     asio::post(lookup ? impl_.lookups : impl_.workers,
@@ -414,6 +421,7 @@ class HttpServer::Impl::Connection : public std::enable_shared_from_this<Connect
       keep_alive_ = false;
       exchange->MarkGone();
     }
+    exchange->Detach();
   }
 
   // True once the whole reply is out.
@@ -470,6 +478,7 @@ class HttpServer::Impl::Connection : public std::enable_shared_from_this<Connect
   HttpStream stream_;
   beast::flat_buffer buffer_;
   HttpHeaders extra_headers_;
+  std::weak_ptr<Exchange> exchange_;  // of the request under way
   unsigned version_ = 11;
   bool keep_alive_ = false;
   bool busy_ = false;
@@ -571,6 +580,7 @@ HttpServer::~HttpServer() {
   }
   impl_->io.stop();
   for (std::thread& thread : impl_->threads) thread.join();
+  for (const auto& connection : impl_->connections) connection->Detach();
 }
 
 uint16_t HttpServer::port() const { return impl_->sockets.front().port(); }

@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -18,12 +19,13 @@
 
 namespace peng::server {
 
-// Filled by any thread, emptied by the connection's coroutine on its strand.
+// Filled by any thread, emptied by the connection's coroutine on its strand. It may be held for longer than the server
+// lives; once it is detached nothing of it refers to the server.
 class Exchange final : public HttpReply, public std::enable_shared_from_this<Exchange> {
  public:
   // `abandon` closes the connection; it is called on the strand.
   Exchange(boost::asio::any_io_executor executor, size_t max_unsent, std::function<void()> abandon)
-      : executor_(executor), wake_(executor), max_unsent_(max_unsent), abandon_(std::move(abandon)) {}
+      : executor_(executor), wake_(std::in_place, executor), max_unsent_(max_unsent), abandon_(std::move(abandon)) {}
 
   void Send(HttpResponse response) override {
     std::unique_lock lock(mutex_);
@@ -46,7 +48,7 @@ class Exchange final : public HttpReply, public std::enable_shared_from_this<Exc
 
   bool Write(std::string_view bytes) override {
     std::unique_lock lock(mutex_);
-    if (gone_ || finished_ || too_slow_) return false;
+    if (gone_ || finished_ || too_slow_ || !executor_) return false;
     if (unsent_.size() + bytes.size() > max_unsent_) {
       // The connection's coroutine reports it: the caller may hold locks. It may be stuck in a write.
       too_slow_ = true;
@@ -96,6 +98,13 @@ class Exchange final : public HttpReply, public std::enable_shared_from_this<Exc
     dropped.swap(on_gone_);
   }
 
+  // On the strand, or when no thread serves it any more: the last use of the server.
+  void Detach() {
+    std::lock_guard lock(mutex_);
+    wake_.reset();
+    executor_ = {};
+  }
+
   struct Piece {
     bool head = false;  // the status line and headers are to be sent first
     std::string bytes = {};
@@ -118,8 +127,8 @@ class Exchange final : public HttpReply, public std::enable_shared_from_this<Exc
         if (piece.head || !piece.bytes.empty() || piece.last || piece.too_slow) co_return piece;
       }
       boost::system::error_code woken;
-      wake_.expires_at(end);
-      co_await wake_.async_wait(Await(woken));
+      wake_->expires_at(end);
+      co_await wake_->async_wait(Await(woken));
       if (!woken) co_return Piece{.idle = true};
       const auto state = co_await boost::asio::this_coro::cancellation_state;
       if (state.cancelled() != boost::asio::cancellation_type::none) co_return Piece{.last = true, .too_slow = true};
@@ -132,13 +141,16 @@ class Exchange final : public HttpReply, public std::enable_shared_from_this<Exc
 
  private:
   // The waiting side checks and waits on the strand, so a cancel posted there cannot fall between the two.
-  void Wake(std::unique_lock<std::mutex>& lock) {
-    lock.unlock();
-    boost::asio::post(executor_, [self = shared_from_this()] { self->wake_.cancel(); });
+  // Posted under the lock, so that Detach comes before or after it.
+  void Wake(const std::unique_lock<std::mutex>&) {
+    if (!executor_) return;
+    boost::asio::post(executor_, [self = shared_from_this()] {
+      if (self->wake_) self->wake_->cancel();
+    });
   }
 
   boost::asio::any_io_executor executor_;
-  boost::asio::steady_timer wake_;
+  std::optional<boost::asio::steady_timer> wake_;  // of the strand only
   const size_t max_unsent_;
   const std::function<void()> abandon_;
   std::mutex mutex_;

@@ -524,6 +524,33 @@ TEST(Http, SilentEventStreamsGetComments) {
   EXPECT_TRUE(client.Until("0\r\n\r\n").ends_with("9\r\ndata: 2\n\n\r\n0\r\n\r\n"));
 }
 
+// What makes replies may be slower to end than the server.
+TEST(Http, RepliesMayOutliveTheServer) {
+  std::mutex mutex;
+  std::vector<std::shared_ptr<HttpReply>> held;
+  {
+    HttpServer server(Local(), [&](const HttpRequest&, const std::shared_ptr<HttpReply>& reply) {
+      std::lock_guard lock(mutex);
+      held.push_back(reply);
+      reply->Start(200, "text/plain", {});
+      EXPECT_TRUE(reply->Write("begun"));
+      if (held.size() == 1) reply->Finish();
+    });
+    Client complete(server.port());
+    complete.Send("GET /x HTTP/1.1\r\nHost: a\r\n\r\n");
+    complete.Until("0\r\n\r\n");
+    Client open(server.port());
+    open.Send("GET /x HTTP/1.1\r\nHost: a\r\n\r\n");
+    open.Until("begun");
+  }
+  ASSERT_EQ(held.size(), 2u);
+  for (const auto& reply : held) {
+    EXPECT_FALSE(reply->Write("late"));
+    reply->Finish();
+    reply->OnDisconnect([] {});
+  }
+}
+
 bool HasV6() {
   try {
     return !ListenTcp("::1", 0).empty();
