@@ -134,16 +134,21 @@ namespace {
 class BodyShare {
  public:
   BodyShare(std::atomic<size_t>& all, size_t limit) : all_(all), limit_(limit) {}
-  ~BodyShare() { all_ -= mine_; }
+  ~BodyShare() { Release(); }
   BodyShare(const BodyShare&) = delete;
   BodyShare& operator=(const BodyShare&) = delete;
 
   // False if there is no room for so many.
   bool Grow(size_t bytes) {
     const size_t more = bytes - mine_;
+    if ((all_ += more) > limit_) {
+      all_ -= more;
+      return false;
+    }
     mine_ = bytes;
-    return (all_ += more) <= limit_;
+    return true;
   }
+  void Release() { all_ -= std::exchange(mine_, 0); }
 
  private:
   std::atomic<size_t>& all_;
@@ -308,6 +313,7 @@ class HttpServer::Impl::Connection : public std::enable_shared_from_this<Connect
       co_await http::async_read_some(stream_, buffer_, parser, Await(error));
       if (error) co_return co_await RefuseBroken(error);
       if (!share.Grow(parser.get().body().size())) {
+        share.Release();  // before anyone hears of the refusal
         extra_headers_.emplace_back("Retry-After", "1");
         co_return co_await Refuse(503, "Too many large requests at once.");
       }
