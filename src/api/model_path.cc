@@ -15,12 +15,6 @@ namespace {
 using base::Error;
 using base::ErrorKind;
 
-std::string Joined(const std::vector<std::string>& texts) {
-  std::string joined;
-  for (const std::string& text : texts) joined += (joined.empty() ? "" : ", ") + text;
-  return base::Printable(joined, 2000);
-}
-
 // Nothing if `model` is a path of something that exists, or cannot be a hub name.
 std::optional<hub::RepoName> NameOf(const std::string& model) {
   std::error_code error;
@@ -47,10 +41,7 @@ std::string ResolveModel(const base::ServeOptions& options) {
   hub::HubSettings settings = hub::ReadHubSettings(options.hub, environment);
   if (options.offline) settings.offline_because = "--offline";
   if (settings.offline()) {
-    throw Error(ErrorKind::kModelFile, name->text(),
-                "is no file or folder and in no cache (looked in " + Joined(lookup.looked) + "), and " +
-                    settings.offline_because + " forbids to fetch it",
-                "unset it, or bring the model with peng pull --export and --import");
+    throw hub::NotCached(*name, lookup, settings.offline_because);
   }
   hub::Progress progress("pulled");
   hub::Pull({*name, options.revision, {}, {}}, settings, paths.peng_home, nullptr, progress);

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <iterator>
 
+#include "base/ascii.h"
 #include "base/error.h"
 
 namespace peng::api {
@@ -155,19 +156,12 @@ std::optional<Refusal> ResolveLengths(const LlmParts& parts, size_t prompt_token
   return std::nullopt;
 }
 
-std::string_view Trim(std::string_view text) {
-  const auto space = [](char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; };
-  while (!text.empty() && space(text.front())) text.remove_prefix(1);
-  while (!text.empty() && space(text.back())) text.remove_suffix(1);
-  return text;
-}
-
 // Cuts what the template wrote after the last message, so that the model goes on with it.
 bool CutAfterFinalMessage(const base::Json& messages, std::string* rendered) {
   const base::Json* content = messages.as_array().back().Find("content");
   if (content == nullptr || !content->is_string()) return false;
   const std::string_view whole = content->as_string();
-  const std::string_view trimmed = Trim(whole);
+  const std::string_view trimmed = base::TrimSpace(whole);
   const size_t at = rendered->rfind(trimmed);
   if (trimmed.empty() || at == std::string::npos) return false;
   const std::string_view without_lead = whole.substr(static_cast<size_t>(trimmed.data() - whole.data()));

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <set>
 
+#include "base/ascii.h"
 #include "base/check.h"
 #include "base/error.h"
 #include "base/file.h"
@@ -247,8 +248,7 @@ double ParseDouble(const OptionSpec& spec, const std::string& text, std::string_
 }
 
 bool ParseBool(const std::string& text, std::string_view where) {
-  std::string lower = text;
-  std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return std::tolower(c); });
+  const std::string lower = AsciiLower(text);
   for (const char* yes : {"true", "1", "yes", "on"}) {
     if (lower == yes) return true;
   }
@@ -496,9 +496,7 @@ std::vector<std::string> UnknownVariables(const Settings& environment) {
   for (const auto& [name, value] : environment) {
     if (name.substr(0, kEnvPrefix.size()) != kEnvPrefix || known.count(name) != 0) continue;
     if (IsServiceVariable(name)) continue;
-    std::string lower = name.substr(kEnvPrefix.size());
-    std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return std::tolower(c); });
-    const std::string nearest = NearestOption(lower);
+    const std::string nearest = NearestOption(AsciiLower(name.substr(kEnvPrefix.size())));
     lines.push_back("environment variable " + Printable(name) + " is not known and ignored; " +
                     Suggestion("", nearest.empty() ? "" : FindOption(nearest)->env()));
   }

@@ -96,12 +96,6 @@ hub::HubSettings Settings(const PullFlags& flags, const base::Settings& environm
   return settings;
 }
 
-std::string Joined(const std::vector<std::string>& texts) {
-  std::string joined;
-  for (const std::string& text : texts) joined += (joined.empty() ? "" : ", ") + text;
-  return base::Printable(joined, 2000);
-}
-
 std::string Absolute(const std::string& path) { return fs::absolute(path).lexically_normal().string(); }
 
 std::string FetchModel(const PullFlags& flags, const hub::RepoName& name, const hub::HubSettings& settings,
@@ -123,10 +117,7 @@ std::string FindOrPull(const PullFlags& flags, const hub::RepoName& name, const 
     const hub::CacheLookup lookup = hub::FindInCaches(name, flags.revision, paths);
     if (lookup.path) return *lookup.path;
     if (!settings.offline()) return FetchModel(flags, name, settings, paths);
-    throw Error(ErrorKind::kModelFile, name.text(),
-                "is in no cache (looked in " + Joined(lookup.looked) + "), and " + settings.offline_because +
-                    " forbids to fetch it",
-                "unset it, or bring the model with peng pull --export and --import");
+    throw hub::NotCached(name, lookup, settings.offline_because);
   }
   return FetchModel(flags, name, settings, paths);
 }

@@ -155,7 +155,6 @@ void Engine::RunStep() {
   DrainInbox();
   const size_t before = in_flight_.size();
   LaunchNext();
-  PublishStats();  // a step may take long, and what it computes runs from now on
   const bool launched = in_flight_.size() > before;
   // With work left and nothing planned, only a step in flight can change anything.
   PENG_CHECK(launched || !in_flight_.empty() || !scheduler_.HasWork());

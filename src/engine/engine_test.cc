@@ -361,21 +361,6 @@ TEST_F(EngineTest, DrainsWhatItHasAndRefusesTheRest) {
   ExpectSolo(spec);
 }
 
-TEST_F(EngineTest, WhatComesInDuringAStepIsShownAsWaiting) {
-  Start();
-  executor_->SetOpen(false);
-  EXPECT_FALSE(engine_->Submit(Spec(1, 5, 3)));
-  executor_->AwaitCollect(1);
-  EXPECT_EQ(engine_->Stats().scheduler.running, 1);
-  for (RequestId id = 2; id <= 4; ++id) EXPECT_FALSE(engine_->Submit(Spec(id, 5, 3)));
-  EXPECT_EQ(engine_->Stats().scheduler.waiting, 3);
-  executor_->SetOpen(true);
-  AwaitEnd({1, 2, 3, 4});
-  EXPECT_TRUE(engine_->WaitIdle(kLong));
-  EXPECT_EQ(engine_->Stats().scheduler.waiting, 0);
-  EXPECT_EQ(engine_->Stats().scheduler.running, 0);
-}
-
 TEST_F(EngineTest, ResetForgetsCachedPrefixes) {
   Start();
   const auto cached = [&](RequestId id) {

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "base/ascii.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "hub/model_folder.h"
@@ -142,6 +143,13 @@ CacheLookup FindInCaches(const RepoName& name, const std::string& revision, cons
     }
   }
   return lookup;
+}
+
+base::Error NotCached(const RepoName& name, const CacheLookup& lookup, const std::string& offline_because) {
+  return {base::ErrorKind::kModelFile, name.text(),
+          "is in no cache (looked in " + base::Printable(base::Joined(lookup.looked), 2000) + "), and " +
+              offline_because + " forbids to fetch it",
+          "unset it, or bring the model with peng pull --export and --import"};
 }
 
 }  // namespace peng::hub

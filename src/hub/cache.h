@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "hub/repo_name.h"
 #include "hub/settings.h"
 
@@ -19,5 +20,8 @@ struct CacheLookup {
 // its safetensors, its only GGUF model, or the GGUF model of its tag. An empty `revision` is the default branch.
 // Touches no network. Throws base::Error(kUsage) if a cached model has several GGUF models and the name no tag.
 CacheLookup FindInCaches(const RepoName& name, const std::string& revision, const CachePaths& paths);
+
+// The refusal of a model that FindInCaches did not find where the network may not be used, and why that is.
+base::Error NotCached(const RepoName& name, const CacheLookup& lookup, const std::string& offline_because);
 
 }  // namespace peng::hub

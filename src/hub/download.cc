@@ -11,6 +11,7 @@
 #include <cstring>
 #include <optional>
 
+#include "base/ascii.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
@@ -52,7 +53,7 @@ ContentRange ParseContentRange(std::string_view text) {
 std::string Unquote(std::string_view etag) {
   if (etag.starts_with("W/")) etag.remove_prefix(2);
   if (etag.size() >= 2 && etag.front() == '"' && etag.back() == '"') etag = etag.substr(1, etag.size() - 2);
-  return Lower(etag);
+  return base::AsciiLower(etag);
 }
 
 // Only a strong ETag says that bytes are the same.

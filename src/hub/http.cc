@@ -10,6 +10,7 @@
 #include <exception>
 #include <mutex>
 
+#include "base/ascii.h"
 #include "base/check.h"
 #include "base/error.h"
 #include "hub/remote_file.h"
@@ -36,13 +37,6 @@ void Append(HeaderList& list, const std::string& line) {
   if (longer == nullptr) throw std::bad_alloc();
   (void)list.release();
   list.reset(longer);
-}
-
-std::string_view Trim(std::string_view text) {
-  const auto space = [](char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; };
-  while (!text.empty() && space(text.front())) text.remove_prefix(1);
-  while (!text.empty() && space(text.back())) text.remove_suffix(1);
-  return text;
 }
 
 bool IsRedirect(int status) {
@@ -104,13 +98,13 @@ struct HttpClient::Hop {
   }
 
   void TakeHeader(std::string_view line) {
-    line = Trim(line);
+    line = base::TrimSpace(line);
     if (line.starts_with("HTTP/")) {  // a new head: of the reply after "100 Continue"
       reply.headers.clear();
       const size_t space = line.find(' ');
       reply.status = space == std::string_view::npos ? 0 : std::atoi(std::string(line.substr(space + 1, 3)).c_str());
     } else if (const size_t colon = line.find(':'); colon != std::string_view::npos) {
-      reply.headers[Lower(line.substr(0, colon))] = std::string(Trim(line.substr(colon + 1)));
+      reply.headers[base::AsciiLower(line.substr(0, colon))] = std::string(base::TrimSpace(line.substr(colon + 1)));
     }
   }
 
@@ -266,7 +260,7 @@ std::string OriginOf(const std::string& url) {
   for (int i = 0; i < 3; ++i) {
     char* text = nullptr;
     if (curl_url_get(parsed.get(), kinds[i], &text, CURLU_DEFAULT_PORT) != CURLUE_OK) return "";
-    parts[i] = Lower(text);
+    parts[i] = base::AsciiLower(text);
     curl_free(text);
   }
   if (parts[0] != "http" && parts[0] != "https") return "";

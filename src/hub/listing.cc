@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/ascii.h"
 #include "base/error.h"
 #include "base/json.h"
 
@@ -36,7 +37,7 @@ int64_t SizeOf(const Json& object, std::string_view key) {
   return value != nullptr && value->is_int() && value->as_int() >= 0 ? value->as_int() : -1;
 }
 
-std::string Digest(const std::string& text, size_t digits) { return IsHex(text, digits) ? Lower(text) : ""; }
+std::string Digest(const std::string& text, size_t digits) { return IsHex(text, digits) ? base::AsciiLower(text) : ""; }
 
 void CheckEntries(const Json* entries, std::string_view where) {
   if (entries == nullptr || !entries->is_array()) Refuse(where, "answered without a list of files");
@@ -50,7 +51,7 @@ void CheckEntries(const Json* entries, std::string_view where) {
 std::string ParseHuggingFaceCommit(std::string_view json, std::string_view where) {
   const std::string commit = StringOf(Parse(json, where), "sha");
   if (!IsHex(commit, 40)) Refuse(where, "answered without a commit (\"sha\")");
-  return Lower(commit);
+  return base::AsciiLower(commit);
 }
 
 std::vector<RemoteFile> ParseHuggingFaceTree(std::string_view json, std::string_view where) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hub/manifest.h"
 
+#include "base/ascii.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "hub/listing.h"
@@ -28,8 +29,8 @@ RemoteFile ParseFile(const Json& entry, const std::string& where) {
                   ""};
   if (file.size < 0) Refuse(where, "\"" + base::Printable(file.path) + "\" has no size");
   if (!IsHex(file.sha256, 64)) Refuse(where, "\"" + base::Printable(file.path) + "\" has no SHA-256");
-  file.sha256 = Lower(file.sha256);
-  if (const std::string git = Text(entry, "git"); IsHex(git, 40)) file.git_sha1 = Lower(git);
+  file.sha256 = base::AsciiLower(file.sha256);
+  if (const std::string git = Text(entry, "git"); IsHex(git, 40)) file.git_sha1 = base::AsciiLower(git);
   return file;
 }
 

@@ -27,13 +27,6 @@ bool IsHex(std::string_view text, size_t digits) {
   return text.size() == digits && std::all_of(text.begin(), text.end(), [](unsigned char c) { return isxdigit(c); });
 }
 
-std::string Lower(std::string_view text) {
-  std::string lower(text);
-  std::transform(lower.begin(), lower.end(), lower.begin(),
-                 [](unsigned char c) { return c < 0x80 ? static_cast<char>(std::tolower(c)) : static_cast<char>(c); });
-  return lower;
-}
-
 std::string PathFault(std::string_view path) {
   if (path.empty()) return "is empty";
   if (path.size() > kMaxPathBytes) return "has " + std::to_string(path.size()) + " bytes";

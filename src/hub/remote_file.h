@@ -27,6 +27,5 @@ std::string PathFault(std::string_view path);
 std::string FilesFault(const std::vector<RemoteFile>& files);
 
 bool IsHex(std::string_view text, size_t digits);
-std::string Lower(std::string_view text);
 
 }  // namespace peng::hub

@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 
+#include "base/ascii.h"
 #include "base/error.h"
 
 namespace peng::hub {
@@ -50,7 +51,7 @@ bool IsCompanion(std::string_view name) {
 }
 
 bool IsLicence(std::string_view path) {
-  const std::string name = Lower(path);
+  const std::string name = base::AsciiLower(path);
   return name.starts_with("license") || name.starts_with("licence") || name.starts_with("notice") ||
          name.starts_with("use_policy");
 }
@@ -154,7 +155,7 @@ std::vector<GgufModel> GgufModels(const std::vector<std::string>& paths) {
   std::map<std::string, size_t> parts;
   for (const std::string& path : paths) {
     if (!path.ends_with(".gguf")) continue;
-    const std::string lower = Lower(BaseName(path));
+    const std::string lower = base::AsciiLower(BaseName(path));
     if (lower.starts_with("mmproj") || lower.find("imatrix") != std::string::npos) continue;
     std::string stem = path.substr(0, path.size() - 5);
     const int of = TakePartSuffix(&stem);
@@ -174,7 +175,7 @@ std::vector<GgufModel> GgufModels(const std::vector<std::string>& paths) {
 }
 
 bool TagMatches(const GgufModel& model, std::string_view tag) {
-  const std::string name = Lower(model.name), wanted = Lower(tag);
+  const std::string name = base::AsciiLower(model.name), wanted = base::AsciiLower(tag);
   const auto boundary = [](char c) { return c == '-' || c == '.' || c == '_' || c == '/'; };
   for (size_t at = name.find(wanted); at != std::string::npos; at = name.find(wanted, at + 1)) {
     const size_t end = at + wanted.size();

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "base/ascii.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "hub/http.h"
@@ -59,7 +60,7 @@ std::string FirstOf(const Settings& environment, std::initializer_list<const cha
 }
 
 bool IsTrue(const std::string& value) {
-  const std::string lower = Lower(value);
+  const std::string lower = base::AsciiLower(value);
   return lower == "1" || lower == "on" || lower == "yes" || lower == "true";
 }
 

@@ -3,17 +3,13 @@
 
 #include <algorithm>
 
+#include "base/ascii.h"
+
 namespace peng::server {
 namespace {
 
 bool Has(const std::vector<std::string>& list, std::string_view value) {
   return std::find(list.begin(), list.end(), value) != list.end();
-}
-
-std::string Joined(const std::vector<std::string>& list) {
-  std::string text;
-  for (const std::string& item : list) text += (text.empty() ? "" : ", ") + item;
-  return text;
 }
 
 bool Allowed(const CorsPolicy& policy, const HttpRequest& request) {
@@ -39,9 +35,9 @@ HttpHeaders PreflightHeaders(const CorsPolicy& policy, const HttpRequest& reques
   HttpHeaders headers;
   if (!Allowed(policy, request)) return headers;
   headers.emplace_back("Access-Control-Allow-Methods",
-                       Has(policy.methods, "*") ? std::string(methods) : Joined(policy.methods));
+                       Has(policy.methods, "*") ? std::string(methods) : base::Joined(policy.methods));
   // "*" does not cover Authorization, so what was asked for is repeated.
-  std::string allowed = Joined(policy.headers);
+  std::string allowed = base::Joined(policy.headers);
   const std::string_view asked = request.Header("Access-Control-Request-Headers");
   if (Has(policy.headers, "*") && !asked.empty()) allowed = asked;
   headers.emplace_back("Access-Control-Allow-Headers", allowed);

@@ -7,6 +7,7 @@
 #include <ctime>
 #include <utility>
 
+#include "base/ascii.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "server/routes.h"
@@ -16,15 +17,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-std::string Lower(std::string_view text) {
-  std::string lower(text);
-  std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return std::tolower(c); });
-  return lower;
-}
-
 // "Application/JSON; charset=utf-8" -> "application/json"
 std::string MediaType(std::string_view header) {
-  std::string type = Lower(header.substr(0, header.find(';')));
+  std::string type = base::AsciiLower(header.substr(0, header.find(';')));
   while (type.ends_with(' ') || type.ends_with('\t')) type.pop_back();
   return type;
 }
@@ -276,7 +271,7 @@ void Service::Run(const Route& route, Client client, const HttpRequest& request,
 std::optional<Client> Service::Identify(const HttpRequest& request) const {
   std::string_view given = request.Header("X-Api-Key");  // where clients of Anthropic's API have it
   const std::string_view header = request.Header("Authorization");
-  const bool bearer = Lower(header.substr(0, 7)) == "bearer ";
+  const bool bearer = base::AsciiLower(header.substr(0, 7)) == "bearer ";
   if (!header.empty()) given = bearer ? header.substr(7) : std::string_view();
   const bool admin = options_.admin_key && HasDigest(given, *options_.admin_key);
   const auto key = options_.keys != nullptr ? options_.keys->Find(given) : nullptr;

@@ -3,9 +3,9 @@
 #include <utility>
 
 #include "server/generation_session.h"
-#include "server/json_body.h"
 #include "server/logprobs_format.h"
 #include "server/routes.h"
+#include "server/routes/generate.h"
 
 namespace peng::server {
 namespace {
@@ -90,20 +90,8 @@ class ChatSession final : public GenerationSession {
 }  // namespace
 
 void ChatCompletions(const Call& call) {
-  auto body = ParseBody(call.request.body);
-  if (const auto* error = std::get_if<ApiError>(&body)) return call.reply->Send(ToResponse(*error));
-  auto parsed = ParseChatRequest(std::get<Json>(body));
-  if (const auto* error = std::get_if<ApiError>(&parsed)) return call.reply->Send(ToResponse(*error));
-  auto& request = std::get<ChatRequest>(parsed);
-  if (const auto error = call.service.CheckUnknownFields(request.unknown_fields)) {
-    return call.reply->Send(ToResponse(*error));
-  }
-  if (const auto error = call.service.CheckModel(request.model)) return call.reply->Send(ToResponse(*error));
-  auto ready = call.service.ReadyLlm();
-  if (const auto* error = std::get_if<ApiError>(&ready)) return call.reply->Send(ToResponse(*error));
-  api::Llm& llm = *std::get<0>(ready);
-  auto session = std::make_shared<ChatSession>(call, llm, request);
-  session->Run(llm, {std::move(request.chat)});
+  Generate<ChatSession>(call, ParseChatRequest,
+                        [](ChatRequest& request) { return std::vector<api::Prompt>{std::move(request.chat)}; });
 }
 
 }  // namespace peng::server

@@ -3,9 +3,9 @@
 #include <utility>
 
 #include "server/generation_session.h"
-#include "server/json_body.h"
 #include "server/logprobs_format.h"
 #include "server/routes.h"
+#include "server/routes/generate.h"
 
 namespace peng::server {
 namespace {
@@ -117,20 +117,8 @@ class CompletionSession final : public GenerationSession {
 }  // namespace
 
 void Completions(const Call& call) {
-  auto body = ParseBody(call.request.body);
-  if (const auto* error = std::get_if<ApiError>(&body)) return call.reply->Send(ToResponse(*error));
-  auto parsed = ParseCompletionRequest(std::get<Json>(body));
-  if (const auto* error = std::get_if<ApiError>(&parsed)) return call.reply->Send(ToResponse(*error));
-  auto& request = std::get<CompletionRequest>(parsed);
-  if (const auto error = call.service.CheckUnknownFields(request.unknown_fields)) {
-    return call.reply->Send(ToResponse(*error));
-  }
-  if (const auto error = call.service.CheckModel(request.model)) return call.reply->Send(ToResponse(*error));
-  auto ready = call.service.ReadyLlm();
-  if (const auto* error = std::get_if<ApiError>(&ready)) return call.reply->Send(ToResponse(*error));
-  api::Llm& llm = *std::get<0>(ready);
-  auto session = std::make_shared<CompletionSession>(call, llm, request);
-  session->Run(llm, std::move(request.prompts));
+  Generate<CompletionSession>(call, ParseCompletionRequest,
+                              [](CompletionRequest& request) { return std::move(request.prompts); });
 }
 
 }  // namespace peng::server
