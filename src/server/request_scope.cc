@@ -19,11 +19,6 @@ int64_t Milliseconds(double seconds) { return std::llround(seconds * 1000); }
 
 Json Name(const std::string& text) { return text.empty() ? Json() : Json(text); }
 
-// Scrapes, probes and the page tell nothing about use.
-bool IsProbe(std::string_view route) {
-  return route == "/metrics" || route == "/health" || route == "/ready" || route == "/ping" || route == "/";
-}
-
 }  // namespace
 
 std::string RequestIdFrom(std::string_view given) {
@@ -37,12 +32,13 @@ std::string RequestIdFrom(std::string_view given) {
 }
 
 RequestScope::RequestScope(std::shared_ptr<const RequestSinks> sinks, Client client, std::string_view id,
-                           std::string remote, std::string_view method, std::string_view route)
+                           std::string remote, std::string_view method, std::string_view route, bool quiet)
     : sinks_(std::move(sinks)),
       client_(std::move(client)),
       remote_(std::move(remote)),
       method_(method),
       route_(route),
+      quiet_(quiet),
       id_(RequestIdFrom(id)) {}
 
 RequestScope::~RequestScope() { End(); }
@@ -81,7 +77,7 @@ void RequestScope::End() {
   const std::lock_guard lock(mutex_);
   if (std::exchange(ended_, true)) return;
   admission_.reset();
-  if (!IsProbe(route_)) Tell(std::chrono::duration<double>(Clock::now() - start_).count());
+  if (!quiet_) Tell(std::chrono::duration<double>(Clock::now() - start_).count());
 }
 
 void RequestScope::Tell(double seconds) {

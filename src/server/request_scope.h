@@ -43,9 +43,9 @@ struct RequestFigures {
 class RequestScope {
  public:
   // `id` is what the client calls the request, or empty. `method` and `route` are those of the route table: what the
-  // client sent may hold anything.
+  // client sent may hold anything. Of a quiet request nothing is told.
   RequestScope(std::shared_ptr<const RequestSinks> sinks, Client client, std::string_view id, std::string remote,
-               std::string_view method, std::string_view route);
+               std::string_view method, std::string_view route, bool quiet);
   ~RequestScope();  // End
 
   std::string id() const;
@@ -68,6 +68,7 @@ class RequestScope {
   const Client client_;
   const std::string remote_;
   const std::string_view method_, route_;
+  const bool quiet_;
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   mutable std::mutex mutex_;
   std::string id_;

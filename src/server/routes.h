@@ -23,12 +23,16 @@ struct Call {
 // kOpen: also without a key. kAdmin: only with --admin-key.
 enum class Access : uint8_t { kKey, kOpen, kAdmin };
 
+// Probes are in no metric and no log, the page is in no log: they tell nothing about use.
+enum class Traffic : uint8_t { kRequest, kPage, kProbe };
+
 // One endpoint and method. A path that ends in '*' takes every path with that beginning.
 struct Route {
   std::string_view method;
   std::string_view path;
   void (*handler)(const Call& call);
   Access access = Access::kKey;
+  Traffic traffic = Traffic::kRequest;
 };
 
 std::span<const Route> AllRoutes();

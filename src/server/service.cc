@@ -95,16 +95,13 @@ class CountedReply final : public HttpReply {
     headers->emplace_back("X-Request-Id", scope_->id());
     headers->insert(headers->end(), headers_.begin(), headers_.end());
     scope_->SetStatus(status);
-    if (metrics_ == nullptr || handler_ == "/metrics" || handler_ == "/health" || handler_ == "/ready" ||
-        handler_ == "/ping") {
-      return;
-    }
+    if (metrics_ == nullptr) return;
     const std::chrono::duration<double> elapsed = Clock::now() - start_;
     metrics_->ObserveHttp(method_, handler_, status, elapsed.count());
   }
 
   std::shared_ptr<HttpReply> next_;
-  Metrics* metrics_;
+  Metrics* metrics_;  // null for what is not counted
   std::shared_ptr<RequestScope> scope_;
   std::string_view method_;
   std::string_view handler_;
@@ -196,7 +193,7 @@ std::optional<HttpResponse> Service::Precheck(const HttpRequest& head) {
   std::optional<HttpResponse> refusal = Refusal(head, route, client);
   if (!refusal) return std::nullopt;
   RequestScope scope(sinks_, client.value_or(Client()), head.Header("X-Request-Id"), AddressOf(head),
-                     KnownMethod(head.method), Label(route));
+                     KnownMethod(head.method), Label(route), route != nullptr && route->traffic != Traffic::kRequest);
   scope.SetStatus(refusal->status);
   metrics().ObserveHttp(KnownMethod(head.method), Label(route), refusal->status, 0);
   refusal->headers.emplace_back("X-Request-Id", scope.id());
@@ -237,17 +234,18 @@ void Service::Handle(HttpRequest request, std::shared_ptr<HttpReply> reply) {
 
 void Service::HandleMetricsPort(HttpRequest request, std::shared_ptr<HttpReply> reply) {
   const Route* route = FindRoute(request);
-  const bool served = route != nullptr && (route->path == "/metrics" || route->path == "/health" ||
-                                           route->path == "/ready" || route->path == "/ping");
-  if (!served) return reply->Send(ToResponse(StatusError(404, "Not Found")));
+  if (route == nullptr || route->traffic != Traffic::kProbe)
+    return reply->Send(ToResponse(StatusError(404, "Not Found")));
   Run(*route, {}, request, std::move(reply));
 }
 
 void Service::Run(const Route& route, Client client, const HttpRequest& request, std::shared_ptr<HttpReply> reply) {
-  auto scope = std::make_shared<RequestScope>(sinks_, std::move(client), request.Header("X-Request-Id"),
-                                              AddressOf(request), KnownMethod(request.method), route.path);
+  auto scope =
+      std::make_shared<RequestScope>(sinks_, std::move(client), request.Header("X-Request-Id"), AddressOf(request),
+                                     KnownMethod(request.method), route.path, route.traffic != Traffic::kRequest);
   auto counted =
-      std::make_shared<CountedReply>(std::move(reply), &metrics(), scope, KnownMethod(request.method), route.path);
+      std::make_shared<CountedReply>(std::move(reply), route.traffic == Traffic::kProbe ? nullptr : &metrics(), scope,
+                                     KnownMethod(request.method), route.path);
   std::string_view tail;
   if (route.path.ends_with('*')) tail = std::string_view(request.path).substr(route.path.size() - 1);
   try {
