@@ -127,8 +127,7 @@ void PackBits(const uint32_t codes[8], int shift, int row, std::byte* vectors) {
   for (int p = 0; p < kBits; ++p) {
     uint32_t word = 0;
     for (int q = 0; q < 8 / kBits; ++q) {
-      const int j = kBits == 4 ? p + 4 * q : p * (8 / kBits) + q;
-      word |= ((codes[j] >> shift) & kMask) << (kBits * q);
+      word |= ((codes[packed::VectorOfPart(kBits, p, q)] >> shift) & kMask) << (kBits * q);
     }
     std::memcpy(vectors + p * packed::kVectorBytes + 4 * row, &word, sizeof word);
   }

@@ -88,6 +88,12 @@ struct Shape {
   }
 };
 
+// The vector j whose codes part `q` of vector `p` has. Nibbles of a vector are 16 columns apart, smaller parts stand
+// for vectors that follow each other.
+[[gnu::always_inline]] constexpr int VectorOfPart(int bits, int p, int q) {
+  return bits == 4 ? p + 4 * q : p * (8 / bits) + q;
+}
+
 // The shape of an integer layout.
 [[gnu::always_inline]] constexpr Shape ShapeOf(Layout layout) {
   switch (layout) {

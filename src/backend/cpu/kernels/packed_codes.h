@@ -58,8 +58,7 @@ struct GroupCodes {
     for (int p = 0; p < kBits; ++p) {
       const auto words = LoadAs<RowI32>(vectors + p * packed::kVectorBytes);
       for (int q = 0; q < 8 / kBits; ++q) {
-        // Nibbles of a vector are 16 columns apart, smaller parts stand for vectors that follow each other.
-        const int j = kBits == 4 ? p + 4 * q : p * (8 / kBits) + q;
+        const int j = packed::VectorOfPart(kBits, p, q);
         for (int i = 0; i < 4; ++i) {
           const RowI32 part = (words >> (8 * i + kBits * q)) & ((1 << kBits) - 1);
           column[4 * j + i] |= __builtin_convertvector(part << shift, RowI16);
