@@ -103,6 +103,7 @@ void GenerationSession::StartAll(api::Llm& llm) {
     generations_.push_back(std::move(std::get<0>(outcome)));
   }
   if (!request_.stream) return;
+  reply_->CarryStreams(choices_.size());
   reply_->Start(200, "text/event-stream; charset=utf-8", {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}});
   OpenStream();
 }

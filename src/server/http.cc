@@ -397,7 +397,7 @@ class HttpServer::Impl::Connection : public std::enable_shared_from_this<Connect
 
   asio::awaitable<void> Handle(HttpRequest request, std::shared_ptr<BodyShare> share, bool head_only) {
     using namespace asio::experimental::awaitable_operators;  // NOLINT
-    auto exchange = std::make_shared<Exchange>(stream_.get_executor(), limits_.unsent_bytes, [weak = weak_from_this()] {
+    auto exchange = std::make_shared<Exchange>(stream_.get_executor(), limits_, [weak = weak_from_this()] {
       if (const auto self = weak.lock()) self->stream_.Close();
     });
     exchange_ = exchange;

@@ -44,6 +44,9 @@ class HttpReply {
   virtual ~HttpReply() = default;
   virtual void Send(HttpResponse response) = 0;
   virtual void Start(int status, std::string_view content_type, HttpHeaders headers) = 0;
+  // Before Start, when one body carries `streams` at once (the choices of a request): what may be unsent grows with
+  // them.
+  virtual void CarryStreams(size_t streams) = 0;
   // Queues a piece of the body and returns at once. False once the client is gone, or has fallen so far behind that it
   // is given up: the memory that a slow reader holds is bounded.
   virtual bool Write(std::string_view bytes) = 0;
@@ -59,6 +62,7 @@ struct HttpLimits {
   size_t body_bytes = 10 << 20;           // else 413
   size_t all_body_bytes = 512 << 20;      // of bodies that are being read or parsed; then 503
   size_t unsent_bytes = 1 << 20;          // of a streamed reply; then the reader is given up
+  size_t unsent_stream_bytes = 16 << 10;  // the same for each stream that it carries, if that is more in all
   size_t connections = 65536;             // or what the limit of descriptors allows; more are closed at once
   std::chrono::milliseconds idle{75000};  // between requests: longer than the 60 s of common proxies
   std::chrono::seconds header{30};        // for a TLS handshake, and for a whole header

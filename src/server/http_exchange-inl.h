@@ -2,6 +2,7 @@
 // A part of http.cc: the way back of one request.
 #pragma once
 
+#include <algorithm>
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/post.hpp>
@@ -24,8 +25,12 @@ namespace peng::server {
 class Exchange final : public HttpReply, public std::enable_shared_from_this<Exchange> {
  public:
   // `abandon` closes the connection; it is called on the strand.
-  Exchange(boost::asio::any_io_executor executor, size_t max_unsent, std::function<void()> abandon)
-      : executor_(executor), wake_(std::in_place, executor), max_unsent_(max_unsent), abandon_(std::move(abandon)) {}
+  Exchange(boost::asio::any_io_executor executor, const HttpLimits& limits, std::function<void()> abandon)
+      : executor_(executor),
+        wake_(std::in_place, executor),
+        max_unsent_(limits.unsent_bytes),
+        max_unsent_per_stream_(limits.unsent_stream_bytes),
+        abandon_(std::move(abandon)) {}
 
   void Send(HttpResponse response) override {
     std::unique_lock lock(mutex_);
@@ -44,6 +49,11 @@ class Exchange final : public HttpReply, public std::enable_shared_from_this<Exc
     response_.content_type = content_type;
     response_.headers = std::move(headers);
     Wake(lock);
+  }
+
+  void CarryStreams(size_t streams) override {
+    std::unique_lock lock(mutex_);
+    max_unsent_ = std::max(max_unsent_, streams * max_unsent_per_stream_);
   }
 
   bool Write(std::string_view bytes) override {
@@ -151,7 +161,8 @@ class Exchange final : public HttpReply, public std::enable_shared_from_this<Exc
 
   boost::asio::any_io_executor executor_;
   std::optional<boost::asio::steady_timer> wake_;  // of the strand only
-  const size_t max_unsent_;
+  size_t max_unsent_;
+  const size_t max_unsent_per_stream_;
   const std::function<void()> abandon_;
   std::mutex mutex_;
   HttpResponse response_;

@@ -289,6 +289,26 @@ TEST(Http, GivesUpAReaderThatDoesNotRead) {
   EXPECT_TRUE(gone);
 }
 
+TEST(Http, AReplyOfManyStreamsMayBeFurtherBehind) {
+  HttpOptions options = Local();
+  options.limits.unsent_bytes = 1 << 20;
+  options.limits.unsent_stream_bytes = 1 << 20;
+  std::atomic<size_t> taken = 0;
+  std::atomic<bool> gave_up = false;
+  HttpServer server(options, [&](const HttpRequest&, const std::shared_ptr<HttpReply>& reply) {
+    reply->CarryStreams(24);
+    reply->Start(200, "text/plain", {});
+    const std::string piece(64 << 10, 'x');
+    while (reply->Write(piece)) taken += piece.size();
+    gave_up = true;
+  });
+  Client client(server.port());
+  client.Send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+  for (int i = 0; i < 2000 && !gave_up; ++i) std::this_thread::sleep_for(milliseconds(10));
+  EXPECT_GE(taken, 24u << 20);
+  EXPECT_LT(taken, 48u << 20);  // what the sockets hold comes on top
+}
+
 TEST(Http, DrainWaitsForRepliesAndClosesIdleConnections) {
   std::mutex mutex;
   std::condition_variable changed;

@@ -77,6 +77,7 @@ class CountedReply final : public HttpReply {
     Begin(status, &headers);
     next_->Start(status, content_type, std::move(headers));
   }
+  void CarryStreams(size_t streams) override { next_->CarryStreams(streams); }
   bool Write(std::string_view bytes) override { return next_->Write(bytes); }
   void Finish() override {
     scope_->End();

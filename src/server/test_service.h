@@ -39,6 +39,7 @@ class RecordedReply final : public HttpReply {
     response_ = {.status = status, .content_type = std::string(content_type), .headers = std::move(headers)};
     streamed_ = true;
   }
+  void CarryStreams(size_t) override {}
   bool Write(std::string_view bytes) override {
     std::lock_guard lock(mutex_);
     response_.body += bytes;

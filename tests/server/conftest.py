@@ -80,6 +80,13 @@ def gauge(server, name) -> float:
     return found[0]
 
 
+def wait_for(condition, seconds=60):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
 def wait_until_idle(server, seconds=30) -> None:
     """Until nothing runs or waits and no KV block is held."""
     names = ["vllm:num_requests_running", "vllm:num_requests_waiting", "vllm:kv_cache_usage_perc"]

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from .conftest import TINY, events, gauge, metrics, post, request, wait_until_idle
+from .conftest import TINY, events, gauge, metrics, post, request, wait_for, wait_until_idle
 
 TEXT = "/v1/completions"
 TOKEN_BYTES = 2048  # of llama_gqa in float32: 64 KiB for a block of 32 tokens
@@ -127,13 +127,6 @@ def slow(start_server, default_model):
     """The real model in small steps: what runs can be watched."""
     return start_server(default_model, "--max-model-len", 4096, "--max-num-batched-tokens", 64, "--max-num-seqs", 2,
                         "--no-enable-prefix-caching")
-
-
-def wait_for(condition, seconds=60):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 @pytest.mark.parametrize("kind", ["streamed", "whole", "queued"])
