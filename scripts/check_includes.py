@@ -55,7 +55,7 @@ SYSTEM_HEADER = re.compile(
 SLOW = {"nlohmann": ("nlohmann/",), "spdlog": ("spdlog/",), "Beast/Asio": ("boost/beast", "boost/asio")}
 SLOW_LIMIT = 3
 IN_HEADERS = {"base/log.h": ("fmt/",)}
-TEST_ONLY = ("gtest/", "gmock/", "benchmark/")
+TEST_ONLY = ("gtest/", "benchmark/")
 TEST_FILE = re.compile(r"(^|/)((test|fake)_\w+\.(h|cc)|\w+_(test|bench)\.cc)$")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 

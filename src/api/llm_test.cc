@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "api/llm.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -359,7 +358,7 @@ TEST(Llm, RefusesPromptsWithTrueNumbers) {
             "This model's maximum context length is 256 tokens. However, your request has 256 input tokens. Please "
             "reduce the length of the input messages.");
   request.prompt = std::string(9'000'000, 'x');
-  EXPECT_THAT(RefusalOf(*test.llm, request).message, testing::HasSubstr("your request has 9000000 bytes."));
+  EXPECT_NE(RefusalOf(*test.llm, request).message.find("your request has 9000000 bytes."), std::string::npos);
   request.prompt = std::vector<int32_t>();
   EXPECT_EQ(RefusalOf(*test.llm, request).message, "The prompt cannot be empty.");
   request.prompt = std::string();
@@ -377,9 +376,9 @@ TEST(Llm, LongTextsAreRefusedBeforeTheyAreTokenized) {
     return refusal == nullptr ? "accepted" : refusal->message;
   };
   const std::string shortest = std::to_string(100 * TestTokenizer()->max_token_bytes());
-  EXPECT_THAT(most(100), testing::HasSubstr("100 tokens, at most " + shortest + " bytes of text."));
-  EXPECT_THAT(most(60'000), testing::HasSubstr("60000 tokens, at most 1048576 bytes of text."));
-  EXPECT_THAT(most(1'000'000), testing::HasSubstr("1000000 tokens, at most 16000000 bytes of text."));
+  EXPECT_NE(most(100).find("100 tokens, at most " + shortest + " bytes of text."), std::string::npos);
+  EXPECT_NE(most(60'000).find("60000 tokens, at most 1048576 bytes of text."), std::string::npos);
+  EXPECT_NE(most(1'000'000).find("1000000 tokens, at most 16000000 bytes of text."), std::string::npos);
 }
 
 TEST(Llm, EngineRefusalsReachTheCaller) {
