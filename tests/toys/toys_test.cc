@@ -41,6 +41,7 @@ class OneReply final : public server::HttpReply {
  public:
   void Send(server::HttpResponse response) override { response_ = std::move(response); }
   void Start(int, std::string_view, server::HttpHeaders) override {}
+  void CarryStreams(size_t) override {}
   bool Write(std::string_view) override { return true; }
   void Finish() override {}
   void OnDisconnect(std::function<void()>) override {}
