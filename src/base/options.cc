@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/options.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cctype>
+#include <cerrno>
 #include <charconv>
 #include <cmath>
+#include <cstring>
 #include <set>
 
 #include "base/ascii.h"
@@ -14,6 +18,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/options_yaml.h"
+#include "base/vllm_flags.h"
 
 extern char** environ;
 
@@ -41,10 +46,10 @@ const OptionSpec kTable[] = {
     {"revision", &O::revision, "NAME", "branch, tag or commit of a model that is named by its hub name"},
     {"hub", &O::hub, "huggingface|modelscope", "where a model that is in no cache is pulled from"},
     {"offline", &O::offline, "", "never use the network: a model that is in no cache is an error"},
-    {"served-model-name", &O::served_model_name, "NAME...", "names that clients use; the first is the one reported"},
+    {"served-model-name", &O::served_model_name, "NAME", "names that clients use; the first is the one reported"},
     {"host", &O::host, "ADDRESS", "address to listen on; 127.0.0.1, or with an API key every interface"},
     {"port", &O::port, "N", "port to listen on; 0 takes a free one", kPlain, 0, 65535},
-    {"api-key", &O::api_key, "KEY...", "keys that clients must send as bearer token; better set in the environment",
+    {"api-key", &O::api_key, "KEY", "keys that clients must send as bearer token; better set in the environment",
      kSecret},
     {"api-key-file", &O::api_key_file, "FILE",
      "file of keys, one NAME:KEY or NAME:sha256:DIGEST a line; SIGHUP reads it again"},
@@ -53,7 +58,7 @@ const OptionSpec kTable[] = {
      kSize, 0, kMaxTokens},
     {"key-tokens-per-minute", &O::key_tokens_per_minute, "N", "prompt and reply tokens of each key; 0 is no limit",
      kSize, 0, kMaxBytes},
-    {"key-max-concurrency", &O::key_max_concurrency, "N", "requests of each key at once; 0 is no limit", kPlain, 0,
+    {"key-max-concurrency", &O::key_max_concurrency, "N", "requests of each key at once; 0 is no limit", kSize, 0,
      kMaxTokens},
     {"metrics-port", &O::metrics_port, "N", "port that serves /metrics without a key; -1 is none, 0 takes a free one",
      kPlain, -1, 65535},
@@ -66,9 +71,9 @@ const OptionSpec kTable[] = {
     {"ssl-ciphers", &O::ssl_ciphers, "LIST", "ciphers for TLS 1.2, as `openssl ciphers` names them"},
     {"enable-ssl-refresh", &O::enable_ssl_refresh, "", "read the TLS files again when they change; SIGHUP always does"},
     {"root-path", &O::root_path, "PATH", "what a proxy puts in front of every path"},
-    {"allowed-origins", &O::allowed_origins, "ORIGIN...", "origins whose pages may use the server; * is any", kWords},
-    {"allowed-methods", &O::allowed_methods, "METHOD...", "methods that such pages may use", kWords},
-    {"allowed-headers", &O::allowed_headers, "NAME...", "headers that such pages may send", kWords},
+    {"allowed-origins", &O::allowed_origins, "ORIGIN", "origins whose pages may use the server; * is any", kWords},
+    {"allowed-methods", &O::allowed_methods, "METHOD", "methods that such pages may use", kWords},
+    {"allowed-headers", &O::allowed_headers, "NAME", "headers that such pages may send", kWords},
     {"allow-credentials", &O::allow_credentials, "", "let such pages send cookies and client certificates"},
     {"h11-max-incomplete-event-size", &O::h11_max_incomplete_event_size, "BYTES", "largest header of a request", kSize,
      1024, 16 << 20},
@@ -93,11 +98,11 @@ const OptionSpec kTable[] = {
     {"max-long-partial-prefills", &O::max_long_partial_prefills, "N",
      "long prompts among these; shorter ones overtake those that wait", kPlain, 1, 65536},
     {"max-num-queued-reqs", &O::max_num_queued_reqs, "N",
-     "requests that may wait to run, more get 503 with Retry-After; 0 is no limit", kPlain, 0, kMaxTokens},
+     "requests that may wait to run, more get 503 with Retry-After; 0 is no limit", kSize, 0, kMaxTokens},
     {"max-num-queued-tokens", &O::max_num_queued_tokens, "N",
      "prompt tokens that may wait to run, more get 503 with Retry-After; 0 is no limit", kSize, 0, kMaxTokens},
     {"block-size", &O::block_size, "N", "tokens per KV cache block; 0 is the backend's", kPlain, 0, 65536},
-    {"kv-cache-dtype", &O::kv_cache_dtype, "auto|bfloat16|float16|float32|int8", "element type of the KV cache"},
+    {"kv-cache-dtype", &O::kv_cache_dtype, "auto|bfloat16|float16|float32", "element type of the KV cache"},
     {"kv-cache-memory-bytes", &O::kv_cache_memory_bytes, "BYTES", "memory of the KV cache; 0 follows what is free",
      kSize, 0, kMaxBytes},
     {"gpu-memory-utilization", &O::gpu_memory_utilization, "SHARE", "share of the device's memory that may be used",
@@ -112,13 +117,13 @@ const OptionSpec kTable[] = {
     {"generation-config", &O::generation_config, "auto|vllm",
      "defaults of sampling: auto takes the model's generation_config.json, vllm the neutral ones"},
     {"max-logprobs", &O::max_logprobs, "N",
-     "most log probabilities per token that a request may ask for; -1 is no limit", kPlain, -1, kMaxTokens},
+     "most log probabilities per token that a request may ask for; -1 is no limit", kSize, -1, kMaxTokens},
     {"seed", &O::seed, "N", "seed of requests that bring none", kPlain, -0x1p62, 0x1p62},
     {"drain-timeout", &O::drain_timeout, "SECONDS", "time for running requests to end after SIGTERM", kPlain, 0, 86400},
     {"log-level", &O::log_level, "debug|info|warning|error", "least severe messages that are written"},
     {"log-format", &O::log_format, "text|json", "form of log lines"},
     {"enable-log-requests", &O::enable_log_requests, "", "log a line for each request when it ends"},
-    {"slow-request-ms", &O::slow_request_ms, "N", "log requests that take longer; 0 logs none", kPlain, 0, kMaxTokens},
+    {"slow-request-ms", &O::slow_request_ms, "N", "log requests that take longer; 0 logs none", kSize, 0, kMaxTokens},
     {"log-prompts", &O::log_prompts, "", "log prompts and replies, and allow core dumps, which hold them too"},
     {"audit-log", &O::audit_log, "FILE",
      "append a JSON line for each request: who, when, what model, how much; no content"},
@@ -129,20 +134,13 @@ const OptionSpec kTable[] = {
     {"enable-force-include-usage", &O::enable_force_include_usage, "", "send the usage in streams without being asked"},
 };
 
-// Flags of vLLM's HTTP server that ask for what peng does not have.
-constexpr std::pair<std::string_view, std::string_view> kNotHere[] = {
-    {"middleware", "peng loads no Python code; put a proxy in front"},
-    {"uvicorn-log-level", "use --log-level"},
-    {"disable-uvicorn-access-log", "leave it out: peng writes no access log"},
-    {"disable-access-log-for-endpoints", "leave it out: peng writes no access log"},
-    {"disable-fastapi-docs", "leave it out: peng serves no API documentation pages"},
-    {"enable-offline-docs", "peng serves no API documentation pages"},
-    {"enable-tokenizer-info-endpoint", "peng has no /tokenizer_info"},
-    {"api-server-count", "one process serves all connections"},
-    {"headless", "peng has no data-parallel groups across machines"},
-    {"grpc", "peng serves HTTP only"},
-    {"grpc-port", "peng serves HTTP only"},
-};
+// Settings that have an effect beyond `peng serve`.
+constexpr std::string_view kLoading[] = {"model",      "revision",       "hub",         "offline", "dtype",
+                                         "block-size", "kv-cache-dtype", "cpu-threads", "max-isa", "log-level",
+                                         "log-format"};
+constexpr std::string_view kGenerating[] = {"max-model-len",         "max-num-seqs",           "max-num-batched-tokens",
+                                            "kv-cache-memory-bytes", "gpu-memory-utilization", "generation-config"};
+constexpr std::string_view kConversing[] = {"chat-template", "enable-prefix-caching", "batch-invariant"};
 
 std::string Dashed(std::string_view name) {
   std::string out(name);
@@ -294,6 +292,19 @@ std::vector<std::string> JsonTexts(const Json& value, const std::string& where) 
   return texts;
 }
 
+// The files of models are JSON too, and one of them is called config.json.
+std::string KeySuggestion(const std::string& key) {
+  if (key == "architectures" || key == "model_type" || key == "hidden_size" || key == "_name_or_path") {
+    return "this is the configuration of a model: name its folder as MODEL";
+  }
+  return Suggestion(key, NearestOption(key));
+}
+
+void CheckKey(const std::string& key, const std::string& where) {
+  if (FindOption(key) != nullptr) return;
+  throw Error(ErrorKind::kUsage, where, "\"" + Printable(key, 80) + "\" is no option", KeySuggestion(key));
+}
+
 ConfigEntries ParseJsonConfig(const std::string& text, const std::string& where) {
   const auto result = ParseJson(text, {.refuse_duplicate_keys = true});
   if (const auto* error = std::get_if<JsonError>(&result)) {
@@ -304,6 +315,7 @@ ConfigEntries ParseJsonConfig(const std::string& text, const std::string& where)
   if (!root.is_object()) throw Error(ErrorKind::kUsage, where, "must be an object of option names and values");
   ConfigEntries entries;
   for (const auto& [key, value] : root.as_object()) {
+    CheckKey(key, where);
     entries.emplace_back(key, JsonTexts(value, where + ": " + Printable(key)));
   }
   return entries;
@@ -319,13 +331,7 @@ std::vector<std::string> WordsOf(std::span<const std::string> values, std::strin
     }
     return JsonTexts(*list, std::string(where));
   }
-  // The command line's parser takes brackets and commas away, and leaves the quotes.
-  std::vector<std::string> words;
-  for (const std::string& value : values) {
-    const bool quoted = value.size() >= 2 && value.front() == '"' && value.back() == '"';
-    words.push_back(quoted ? value.substr(1, value.size() - 2) : value);
-  }
-  return words;
+  return {values.begin(), values.end()};
 }
 
 const std::string* FindVariable(const Settings& environment, std::string_view name) {
@@ -365,6 +371,11 @@ void ApplyEnvironment(const Settings& environment, ServeOptions* options) {
     const std::vector<std::string> values = split ? SplitAtCommas(*value) : std::vector<std::string>{*value};
     SetOption(spec, values, spec.env(), options);
   }
+}
+
+void CheckReadable(const std::string& path, std::string_view where) {
+  if (::access(path.c_str(), R_OK) == 0) return;
+  Refuse(where, path, std::string("cannot be read: ") + std::strerror(errno), "name a YAML or JSON file of settings");
 }
 
 }  // namespace
@@ -434,29 +445,36 @@ const OptionSpec* FindOption(std::string_view name) {
   return nullptr;
 }
 
-std::string NearestOption(std::string_view name) {
-  // A longer text is no misspelt option, and the distance takes time in its length.
+OptionUse OptionSpec::use() const {
+  const auto among = [this](std::span<const std::string_view> names) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  };
+  if (among(kLoading)) return OptionUse::kLoading;
+  if (among(kGenerating)) return OptionUse::kGenerating;
+  return among(kConversing) ? OptionUse::kConversing : OptionUse::kServing;
+}
+
+std::string Nearest(std::string_view name, std::span<const std::string_view> names) {
+  // A longer text is no misspelt name, and the distance takes time in its length.
   constexpr size_t kLongest = 64;
   if (name.size() > kLongest) return "";
   const std::string dashed = Dashed(name);
   size_t best = std::max<size_t>(2, dashed.size() / 3) + 1;
   std::string nearest;
-  for (const OptionSpec& spec : kTable) {
-    const size_t distance = Distance(dashed, spec.name);
-    if (distance < best && distance < std::string_view(spec.name).size()) {
+  for (const std::string_view candidate : names) {
+    const size_t distance = Distance(dashed, candidate);
+    if (distance < best && distance < candidate.size()) {
       best = distance;
-      nearest = spec.name;
+      nearest = candidate;
     }
   }
   return nearest;
 }
 
-std::string_view ReasonAgainst(std::string_view name) {
-  const std::string dashed = Dashed(name);
-  for (const auto& [flag, reason] : kNotHere) {
-    if (dashed == flag) return reason;
-  }
-  return "";
+std::string NearestOption(std::string_view name) {
+  std::vector<std::string_view> names;
+  for (const OptionSpec& spec : kTable) names.emplace_back(spec.name);
+  return Nearest(name, names);
 }
 
 void SetOption(const OptionSpec& spec, std::span<const std::string> values, std::string_view where,
@@ -508,12 +526,9 @@ void LoadConfigFile(const std::string& path, ServeOptions* options) {
   const std::string where = Printable(path, 4096);
   const bool json = path.size() >= 5 && path.substr(path.size() - 5) == ".json";
   std::set<std::string> seen;
-  for (const auto& [key, values] : json ? ParseJsonConfig(text, where) : ParseYamlConfig(text, where)) {
+  for (const auto& [key, values] : json ? ParseJsonConfig(text, where) : ParseYamlConfig(text, where, CheckKey)) {
     const OptionSpec* spec = FindOption(key);
-    if (spec == nullptr) {
-      throw Error(ErrorKind::kUsage, where, "\"" + Printable(key, 80) + "\" is no option",
-                  Suggestion(key, NearestOption(key)));
-    }
+    PENG_CHECK(spec != nullptr);
     if (!seen.insert(spec->name).second) {
       throw Error(ErrorKind::kUsage, where, std::string("\"") + spec->name + "\" is given twice", "keep one of them");
     }
@@ -524,10 +539,15 @@ void LoadConfigFile(const std::string& path, ServeOptions* options) {
 ServeOptions ResolveServeOptions(const std::map<std::string, std::vector<std::string>>& flags,
                                  const Settings& environment, ServeOptions defaults) {
   ServeOptions options = std::move(defaults);
-  std::string config;
-  if (const std::string* path = FindVariable(environment, "PENG_CONFIG")) config = *path;
-  if (const auto flag = flags.find("config"); flag != flags.end() && !flag->second.empty()) config = flag->second[0];
-  if (!config.empty()) LoadConfigFile(config, &options);
+  const std::string* variable = FindVariable(environment, "PENG_CONFIG");
+  std::string config = variable == nullptr ? "" : *variable;
+  const auto flag = flags.find("config");
+  const bool by_flag = flag != flags.end() && !flag->second.empty();
+  if (by_flag) config = flag->second[0];
+  if (by_flag || !config.empty()) {
+    CheckReadable(config, by_flag ? "--config" : "PENG_CONFIG");
+    LoadConfigFile(config, &options);
+  }
   ApplyEnvironment(environment, &options);
   for (const auto& [name, values] : flags) {
     if (name == "config") continue;

@@ -58,7 +58,7 @@ struct ServeOptions {
   int64_t max_num_queued_reqs = 0;           // requests that wait to run; 0 = no limit
   int64_t max_num_queued_tokens = 0;         // their prompt tokens; 0 = no limit
   int64_t block_size = 0;                    // tokens; 0 = the backend's
-  std::string kv_cache_dtype = "auto";       // auto, bfloat16, float16, float32, int8
+  std::string kv_cache_dtype = "auto";       // auto, bfloat16, float16, float32
   int64_t kv_cache_memory_bytes = 0;         // 0 = from gpu_memory_utilization and what is free
   double gpu_memory_utilization = 0.92;      // share of the device's memory that peng may use
   bool enable_prefix_caching = true;
@@ -80,6 +80,14 @@ struct ServeOptions {
   bool strict_params = false;                 // unknown fields of requests are refused
   bool enable_prompt_tokens_details = false;  // usage tells the cached tokens
   bool enable_force_include_usage = false;    // streams end with the usage without being asked
+};
+
+// The commands that a setting has an effect on; each includes those before it.
+enum class OptionUse {
+  kLoading,     // perplexity, bench
+  kGenerating,  // complete
+  kConversing,  // chat
+  kServing,     // serve
 };
 
 // One setting: flag --NAME, environment variable PENG_NAME, key NAME of the config file ('-' and '_' mean the same).
@@ -109,6 +117,7 @@ struct OptionSpec {
   std::string flag() const { return std::string("--") + name; }
   std::string env() const;           // "PENG_MAX_NUM_SEQS"
   std::string default_text() const;  // of a default-constructed ServeOptions
+  OptionUse use() const;             // the first that it has an effect on
 };
 
 // Every setting by name with its value; of secrets only whether they are set.
@@ -120,11 +129,11 @@ std::span<const OptionSpec> ServeOptionTable();
 // Null if there is none of that name; '-' and '_' mean the same.
 const OptionSpec* FindOption(std::string_view name);
 
-// The valid name closest to a misspelt one, without dashes in front; empty if nothing is close.
-std::string NearestOption(std::string_view name);
+// The one of `names` closest to a misspelt one; empty if nothing is close.
+std::string Nearest(std::string_view name, std::span<const std::string_view> names);
 
-// Why peng has no flag of this name although vLLM has, with what to do instead; empty for any other name.
-std::string_view ReasonAgainst(std::string_view name);
+// The same among the table's names, without dashes in front.
+std::string NearestOption(std::string_view name);
 
 // Sets one option from text. Several values are for list options only. Throws Error(kUsage) that starts with `where`
 // ("--port", "PENG_PORT", "peng.yaml: port").

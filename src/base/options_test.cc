@@ -225,8 +225,12 @@ TEST_F(ConfigFileTest, FaultsAreOneLineWithThePlace) {
   EXPECT_EQ(ErrorOf("a.yaml", "port: 1\n---\nhost: ::1\n"),
             ": line 3: holds a second document, which nothing would read; keep one");
   EXPECT_EQ(ErrorOf("a.yaml", "middleware: x.y\n"),
-            ": \"middleware\" is no option; peng loads no Python code; put a proxy in front");
+            ": \"middleware\" is no option; peng loads no Python code; leave it out, or put a proxy in front");
   EXPECT_EQ(ErrorOf("a.yaml", "port: x\n"), ": port: \"x\" is no integer; use 0 to 65535");
+  EXPECT_EQ(ErrorOf("a.json", R"({"architectures": ["LlamaForCausalLM"], "rope_scaling": {"a": 1}})"),
+            ": \"architectures\" is no option; this is the configuration of a model: name its folder as MODEL");
+  EXPECT_EQ(ErrorOf("a.json", R"({"prot": {"a": 1}})"), ": \"prot\" is no option; did you mean port?");
+  EXPECT_EQ(ErrorOf("a.yaml", "prot: {a: 1}\n"), ": \"prot\" is no option; did you mean port?");
   EXPECT_EQ(ErrorOf("a.json", "{"), ": not valid JSON: unexpected end of input; expected string literal at byte 1");
   EXPECT_EQ(ErrorOf("a.json", "[]"), ": must be an object of option names and values");
   EXPECT_EQ(ErrorOf("a.json", R"({"port": null})"), ": port: must be a plain value or a list of them, not null");
@@ -251,7 +255,6 @@ TEST(Lists, MayBeJson) {
   const std::string json = R"(["https://a", "https://b"])";
   EXPECT_EQ(ResolveServeOptions({{"allowed-origins", {json}}}, {}).allowed_origins, two);
   EXPECT_EQ(ResolveServeOptions({{"allowed-origins", two}}, {}).allowed_origins, two);
-  EXPECT_EQ(ResolveServeOptions({{"allowed-origins", {"\"https://a\"", "\"https://b\""}}}, {}).allowed_origins, two);
   EXPECT_EQ(ResolveServeOptions({}, {{"PENG_ALLOWED_ORIGINS", json}}).allowed_origins, two);
   EXPECT_EQ(ResolveServeOptions({}, {{"PENG_ALLOWED_ORIGINS", "https://a,https://b"}}).allowed_origins, two);
   EXPECT_EQ(ResolveServeOptions({}, {}).allowed_methods, Words{"*"});
@@ -261,10 +264,14 @@ TEST(Lists, MayBeJson) {
   EXPECT_EQ(ResolveServeOptions({{"api-key", {"[1]"}}}, {}).api_key, Words{"[1]"});
 }
 
-TEST(Reasons, AreKnownForFlagsOfOthersOnly) {
-  EXPECT_NE(ReasonAgainst("uvicorn_log_level"), "");
-  EXPECT_EQ(ReasonAgainst("nothing"), "");
-  for (const OptionSpec& spec : ServeOptionTable()) EXPECT_EQ(ReasonAgainst(spec.name), "") << spec.name;
+TEST(Uses, EveryCommandThatLoadsAModelTakesWhatNamesIt) {
+  std::map<OptionUse, int> counts;
+  for (const OptionSpec& spec : ServeOptionTable()) ++counts[spec.use()];
+  EXPECT_EQ(counts[OptionUse::kLoading], 11);
+  EXPECT_EQ(counts[OptionUse::kGenerating], 6);
+  EXPECT_EQ(counts[OptionUse::kConversing], 3);
+  EXPECT_EQ(FindOption("model")->use(), OptionUse::kLoading);
+  EXPECT_EQ(FindOption("host")->use(), OptionUse::kServing);
 }
 
 }  // namespace

@@ -29,7 +29,7 @@ std::vector<std::string> Values(const YAML::Node& node, const YAML::Node& name, 
 
 }  // namespace
 
-ConfigEntries ParseYamlConfig(const std::string& text, const std::string& where) {
+ConfigEntries ParseYamlConfig(const std::string& text, const std::string& where, const KeyCheck& check_key) {
   try {
     const std::vector<YAML::Node> documents = YAML::LoadAll(text);
     if (documents.size() > 1) {
@@ -41,6 +41,7 @@ ConfigEntries ParseYamlConfig(const std::string& text, const std::string& where)
     if (!root.IsMap()) Refuse(where, root.Mark(), "must be a mapping from option names to values");
     for (const auto& item : root) {
       if (!item.first.IsScalar()) Refuse(where, item.first.Mark(), "option names must be plain text");
+      check_key(item.first.Scalar(), where);
       entries.emplace_back(item.first.Scalar(), Values(item.second, item.first, where));
     }
     return entries;

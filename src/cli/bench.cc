@@ -24,23 +24,20 @@ int Bench(int argc, char** argv) {
   bool json = false;
   CommandLine line{"bench",
                    "Measures the speed of steps: prefill (rows of one prompt) or decode (one row a sequence)."};
+  constexpr double kMost = 1'000'000;
   line.flags.push_back({"what", "prefill or decode", &what, true});
-  line.flags.push_back({"--input-len", "prompt tokens", &input_len});
-  line.flags.push_back({"--output-len", "generated tokens (decode)", &output_len});
-  line.flags.push_back({"--batch-size", "sequences (decode)", &batch_size});
-  line.flags.push_back({"--num-iters", "measurements", &repeats});
+  line.flags.push_back({"--input-len", "prompt tokens", &input_len, false, "", 1, kMost});
+  line.flags.push_back({"--output-len", "generated tokens (decode)", &output_len, false, "", 1, kMost});
+  line.flags.push_back({"--batch-size", "sequences (decode)", &batch_size, false, "", 1, kMost});
+  line.flags.push_back({"--num-iters", "measurements", &repeats, false, "", 1, kMost});
   line.flags.push_back({"--json", "print JSON", &json});
+  line.settings = base::OptionUse::kLoading;
   line.quiet = true;
   const auto options = ParseArguments(line, argc, argv);
   if (!options) return 0;
   if (what != "prefill" && what != "decode") {
     throw base::Error(base::ErrorKind::kUsage, base::Printable(what, 40), "cannot be measured",
                       "give prefill or decode");
-  }
-  for (const int64_t n : {input_len, output_len, batch_size, repeats}) {
-    if (n < 1 || n > 1'000'000) {
-      throw base::Error(base::ErrorKind::kUsage, "peng bench", "a length or count is below 1 or above 1000000");
-    }
   }
 
   const api::SpeedPlan plan{what == "decode", input_len, output_len, batch_size, repeats};

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cctype>
 #include <cstdio>
 
 #include "api/build.h"
@@ -59,14 +61,27 @@ class Conversation {
   base::Json messages_;
 };
 
+constexpr const char* kHelp = "/clear forgets the conversation, /quit or Ctrl-D ends; Ctrl-C stops a reply.";
+
+// "/word" alone: no question starts like that, and a misspelt command is not the model's to answer.
+bool IsSlashWord(const std::string& line) {
+  return line.size() > 1 && line[0] == '/' &&
+         std::all_of(line.begin() + 1, line.end(), [](unsigned char c) { return std::isalpha(c) != 0; });
+}
+
 void Loop(Conversation& conversation) {
   LineReader reader("> ");
-  if (reader.interactive()) std::puts("/clear forgets the conversation, /quit or Ctrl-D ends; Ctrl-C stops a reply.");
+  if (reader.interactive()) std::puts(kHelp);
   while (const std::optional<std::string> line = reader.Read()) {
     if (line->empty()) continue;
     if (*line == "/quit" || *line == "/exit") break;
     if (*line == "/clear") {
       conversation.Clear();
+      continue;
+    }
+    if (IsSlashWord(*line)) {
+      if (*line != "/help") std::fprintf(stderr, "peng: %s: no such command\n", base::Printable(*line, 80).c_str());
+      std::fprintf(stderr, "%s\n", kHelp);
       continue;
     }
     try {
@@ -87,10 +102,12 @@ int Chat(int argc, char** argv) {
   line.flags.push_back({"-q,--quick", "ask this one question and end", &quick});
   line.flags.push_back({"--system-prompt", "instructions before the conversation", &system_prompt});
   line.flags.push_back({"--stats", "print tokens and speed after each reply", &stats});
+  line.settings = base::OptionUse::kConversing;
   line.quiet = true;
-  const auto options = ParseArguments(line, argc, argv);
+  auto options = ParseArguments(line, argc, argv);
   if (!options) return 0;
 
+  options->seed = generation.Seed();
   const std::unique_ptr<api::Llm> llm = api::BuildLlm(*options);
   if (!llm->has_chat_template()) {
     throw base::Error(base::ErrorKind::kUsage, options->model, "has no chat template", "give one with --chat-template");

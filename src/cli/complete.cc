@@ -18,14 +18,16 @@ int Complete(int argc, char** argv) {
   CommandLine line{"complete", "Continues a text; without --prompt, what comes from standard input.",
                    generation.Flags()};
   line.flags.push_back({"-p,--prompt,-q,--quick", "the text", &prompt});
+  line.settings = base::OptionUse::kGenerating;
   line.quiet = true;
-  const auto options = ParseArguments(line, argc, argv);
+  auto options = ParseArguments(line, argc, argv);
   if (!options) return 0;
   if (prompt.empty()) prompt.assign(std::istreambuf_iterator<char>(std::cin), {});
   if (prompt.empty()) {
     throw base::Error(base::ErrorKind::kUsage, "--prompt", "is empty", "give a text, or one on standard input");
   }
 
+  options->seed = generation.Seed();
   const std::unique_ptr<api::Llm> llm = api::BuildLlm(*options);
   const InterruptFlag interrupt;
   StreamReply(*llm, {prompt, generation.Params(), {}});

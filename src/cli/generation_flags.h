@@ -15,6 +15,8 @@ class GenerationFlags {
  public:
   std::vector<Flag> Flags();
   api::GenerationParams Params() const;
+  // Of requests that bring none: what --seed says, or else another one each time.
+  int64_t Seed() const;
 
  private:
   int64_t max_tokens_ = 0;

@@ -46,8 +46,8 @@ int Inspect(int argc, char** argv) {
   std::string path;
   bool json = false;
   CommandLine line{"inspect", "Lists what a model file or folder holds."};
-  line.serve_options = false;
-  line.flags.push_back({"file", "a .gguf or .safetensors file or a folder", &path, true});
+  line.flags.push_back(
+      {"model", "a .gguf or .safetensors file, a folder, or the name of a model in a cache", &path, true});
   line.flags.push_back({"--json", "print JSON", &json});
   if (!ParseArguments(line, argc, argv)) return 0;
   const api::Inspection file = api::InspectModel(path);

@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 
 #include "base/error.h"
@@ -45,23 +47,26 @@ struct PullFlags {
 
 CommandLine Describe(PullFlags& flags) {
   CommandLine line{"pull", "Fetches a model from a hub into peng's cache, or carries one by disk."};
-  line.serve_options = false;
   line.flags.push_back(
       {"name", "ORG/NAME, or ORG/NAME:TAG for one GGUF model of several (a TAG is its name's end: Q4_0)", &flags.name});
-  line.flags.push_back({"--hub", "huggingface or modelscope; PENG_HUB sets it too [huggingface]", &flags.hub});
-  line.flags.push_back({"--revision", "branch, tag or commit", &flags.revision});
   line.flags.push_back(
-      {"--include", "fetch files that match these patterns, not those needed to serve", &flags.include});
-  line.flags.push_back({"--exclude", "leave out files that match these patterns", &flags.exclude});
+      {"--hub", "where from; PENG_HUB sets it too [huggingface]", &flags.hub, false, "huggingface|modelscope"});
+  line.flags.push_back({"--revision", "branch, tag or commit", &flags.revision, false, "NAME"});
+  line.flags.push_back({"--include", "fetch files that match these patterns, not those needed to serve", &flags.include,
+                        false, "PATTERN"});
+  line.flags.push_back({"--exclude", "leave out files that match these patterns", &flags.exclude, false, "PATTERN"});
   line.flags.push_back(
-      {"--export", "write the model to this file, to carry it to another machine", &flags.export_file});
-  line.flags.push_back({"--import", "take the model from a file that --export wrote", &flags.import_file});
+      {"--export", "write the model to this file, to carry it to another machine", &flags.export_file, false, "FILE"});
+  line.flags.push_back(
+      {"--import", "take the model from a file that --export wrote", &flags.import_file, false, "FILE"});
   line.flags.push_back(
       {"--offline", "never use the network; PENG_OFFLINE and HF_HUB_OFFLINE set it too", &flags.offline});
-  line.flags.push_back({"--ca-file", "trusted certificates (PEM) in place of the system's", &flags.ca_file});
-  line.flags.push_back({"--max-workers", "files fetched at once", &flags.workers});
-  line.flags.push_back({"--retries", "tries of a request after the first", &flags.retries});
-  line.flags.push_back({"--timeout", "seconds without a byte until a connection counts as cut", &flags.timeout});
+  line.flags.push_back(
+      {"--ca-file", "trusted certificates (PEM) in place of the system's", &flags.ca_file, false, "FILE"});
+  line.flags.push_back({"--max-workers", "files fetched at once", &flags.workers, false, "", 1, 64});
+  line.flags.push_back({"--retries", "tries of a request after the first", &flags.retries, false, "", 0, 100});
+  line.flags.push_back({"--timeout", "seconds without a byte until a connection counts as cut", &flags.timeout, false,
+                        "SECONDS", 1, 86400});
   return line;
 }
 
@@ -69,10 +74,6 @@ void CheckFlags(const PullFlags& flags) {
   const auto refuse = [](const char* where, const char* what, const char* action) {
     throw Error(ErrorKind::kUsage, where, what, action);
   };
-  if (flags.workers < 1 || flags.workers > 64) refuse("--max-workers", "is out of range", "give a number from 1 to 64");
-  if (flags.retries < 0 || flags.retries > 100) refuse("--retries", "is out of range", "give a number from 0 to 100");
-  if (!(flags.timeout >= 1 && flags.timeout <= 86400))
-    refuse("--timeout", "is out of range", "give 1 to 86400 seconds");
   if (!flags.import_file.empty() && !flags.export_file.empty())
     refuse("--import", "is given beside --export", "give one");
   if (!flags.import_file.empty() && !flags.name.empty()) {
@@ -80,6 +81,10 @@ void CheckFlags(const PullFlags& flags) {
   }
   if (flags.import_file.empty() && flags.name.empty()) {
     refuse("NAME", "is missing", "name a model as ORG/NAME, or a file with --import");
+  }
+  if (!flags.import_file.empty() && ::access(flags.import_file.c_str(), R_OK) != 0) {
+    throw Error(ErrorKind::kUsage, "--import " + base::Printable(flags.import_file, 4096),
+                std::string("cannot be read: ") + std::strerror(errno), "name a file that --export wrote");
   }
   if (!flags.ca_file.empty() && ::access(flags.ca_file.c_str(), R_OK) != 0) {
     refuse("--ca-file", "cannot be read", "name a file of certificates in PEM form");
@@ -100,6 +105,9 @@ std::string Absolute(const std::string& path) { return fs::absolute(path).lexica
 
 std::string FetchModel(const PullFlags& flags, const hub::RepoName& name, const hub::HubSettings& settings,
                        const hub::CachePaths& paths) {
+  if (!name.has_owner()) {
+    throw Error(ErrorKind::kUsage, name.text(), "names no owner", "write ORG/NAME, as the model's page has it");
+  }
   hub::Progress progress("pulled");
   hub::Pull({name, flags.revision, flags.include, flags.exclude}, settings, paths.peng_home, &interrupted, progress);
   if (const auto found = hub::FindInCaches(name, "", {paths.peng_home, "", ""}); flags.include.empty() && found.path) {

@@ -12,7 +12,8 @@ namespace peng::cli {
 int Serve(int argc, char** argv) {
   // Every write looks at its result, and the first lines of the log come before the server.
   ::signal(SIGPIPE, SIG_IGN);
-  auto options = ParseArguments({"serve", "Serves a model over the OpenAI API.", {}}, argc, argv);
+  auto options =
+      ParseArguments({"serve", "Serves a model over the OpenAI API.", {}, base::OptionUse::kServing}, argc, argv);
   return options ? server::RunServer(std::move(*options)) : 0;
 }
 

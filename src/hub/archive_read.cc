@@ -256,11 +256,10 @@ Manifest ImportModel(const std::string& archive, const std::string& peng_home, c
     for (;;) {
       const ssize_t got = ::read(file.get(), buffer.data(), buffer.size());
       if (got >= 0) return static_cast<size_t>(got);
-      if (errno != EINTR)
-        throw Error(ErrorKind::kModelFile, where, std::string("cannot read: ") + std::strerror(errno));
+      if (errno != EINTR) throw Error(ErrorKind::kRuntime, where, std::string("cannot read: ") + std::strerror(errno));
     }
   };
-  if (file.get() < 0) throw Error(ErrorKind::kModelFile, where, std::string("cannot open: ") + std::strerror(errno));
+  if (file.get() < 0) throw Error(ErrorKind::kUsage, where, std::string("cannot open: ") + std::strerror(errno));
   Unpacker unpacker(peng_home, cancel, progress);
   ReadArchive(read, where, unpacker);
   return unpacker.Publish();

@@ -146,7 +146,7 @@ CacheLookup FindInCaches(const RepoName& name, const std::string& revision, cons
 }
 
 base::Error NotCached(const RepoName& name, const CacheLookup& lookup, const std::string& offline_because) {
-  return {base::ErrorKind::kModelFile, name.text(),
+  return {base::ErrorKind::kUsage, name.text(),
           "is in no cache (looked in " + base::Printable(base::Joined(lookup.looked), 2000) + "), and " +
               offline_because + " forbids to fetch it",
           "unset it, or bring the model with peng pull --export and --import"};

@@ -125,11 +125,11 @@ std::string Endpoint(HubKind kind, const Settings& environment) {
   return CleanEndpoint(endpoint, name);
 }
 
-HubKind KindOf(const std::string& hub) {
+HubKind KindOf(const std::string& hub, const char* where) {
   if (hub.empty() || hub == "huggingface") return HubKind::kHuggingFace;
   if (hub == "modelscope") return HubKind::kModelScope;
-  throw Error(ErrorKind::kUsage, "hub", "is \"" + base::Printable(hub, 40) + "\"",
-              "set it to huggingface or modelscope");
+  throw Error(ErrorKind::kUsage, where, "\"" + base::Printable(hub, 40) + "\" is no hub",
+              "use huggingface or modelscope");
 }
 
 std::string CaPath(const Settings& environment) {
@@ -154,7 +154,7 @@ base::Settings HubEnvironment() {
 
 HubSettings ReadHubSettings(const std::string& hub, const Settings& environment) {
   HubSettings settings;
-  settings.kind = KindOf(hub.empty() ? Get(environment, "PENG_HUB") : hub);
+  settings.kind = hub.empty() ? KindOf(Get(environment, "PENG_HUB"), "PENG_HUB") : KindOf(hub, "--hub");
   settings.endpoint = Endpoint(settings.kind, environment);
   settings.token = settings.kind == HubKind::kHuggingFace
                        ? HuggingFaceToken(environment)

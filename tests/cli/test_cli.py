@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import pty
+import re
 import select
 import subprocess
 import time
@@ -55,6 +56,36 @@ def test_unknown_commands_are_bad_usage(peng, arguments, words):
 
 @pytest.mark.parametrize("arguments, words", [
     (["complete", TINY, "-p", "x", "--max-modellen", "9"], "did you mean --max-model-len?"),
+    (["complete", "--max-token", "2", TINY], "--max-token: is no flag of peng complete; did you mean --max-tokens?"),
+    (["pull", "--revison", "x", "o/m"], "--revison: is no flag of peng pull; did you mean --revision?"),
+    (["inspect", "--jsn", TINY], "--jsn: is no flag of peng inspect; did you mean --json?"),
+    (["chat", "--port"], "--port: is a flag of peng serve that has no effect on peng chat"),
+    (["complete", TINY, "-p", "x", "--host", "::"], "--host: is a flag of peng serve"),
+    (["complete", TINY, "-p", "x", "--chat-template", "x"], "--chat-template: is a flag of peng serve that has no effect"),
+    (["bench", "prefill", TINY, "--max-num-seqs", "2"], "--max-num-seqs: is a flag of peng serve that has no effect"),
+    (["serve", "-tp", "2", TINY], "-tp: is a flag of vLLM that peng does not have; one process uses every core"),
+    (["serve", TINY, "--load-format", "auto"], "--load-format: is a flag of vLLM that peng does not have; peng sees"),
+    (["serve", TINY, "--enforce_eager"], "peng compiles and captures nothing"),
+    (["serve", TINY, "--port"], "--port: needs a value; write --port N"),
+    (["serve", TINY, "--port", "--host", "::"], "--port: needs a value before --host"),
+    (["serve", TINY, "--port", "1", "--port", "2"], "--port: is given twice"),
+    (["serve", "--served-model-name", "a", TINY], "--served-model-name takes every word up to the next flag"),
+    (["serve", TINY, "other"], "one word too many"),
+    (["complete", TINY, "-p", "x", "--max-tokens", "x"], '--max-tokens: "x" is no integer; give 0 to 1073741824'),
+    (["complete", TINY, "-p", "x", "--temperature", "warm"], '--temperature: "warm" is no number'),
+    (["complete", TINY, "-p", "x", "--seed", "-2"], '--seed: "-2" is out of range; give -1 to'),
+    (["complete", TINY, "-p", "x", "--kv-cache-dtype", "int8"], "use auto, bfloat16, float16, float32"),
+    (["bench", "decode", TINY, "--batch-size", "0"], '--batch-size: "0" is out of range; give 1 to 1000000'),
+    (["bench"], "peng bench: needs WHAT"),
+    (["perplexity", TINY], "peng perplexity: needs --file FILE"),
+    (["perplexity", TINY, "--file", "/nope"], "--file: /nope: cannot open"),
+    (["complete", TINY, "-p", "x", "--config", "/nope.yaml"], '--config: "/nope.yaml" cannot be read'),
+    (["complete", TINY, "-p", "x", "--config", TINY / "config.json"], "is the configuration of a model"),
+    (["version", "twice"], "one word too many"),
+    (["pull", "--import", "/no.tar"], "--import /no.tar: cannot be read"),
+    (["pull", "foo"], "foo: names no owner; write ORG/NAME"),
+    (["pull", "o/m", "--hub", "x"], '--hub: "x" is no hub; use huggingface or modelscope'),
+    (["pull", "o/m", "--retries", "101"], '--retries: "101" is out of range; give 0 to 100'),
     (["complete", TINY, "-p", "x", "--max-model-len", "many"], "--max-model-len"),
     (["complete", TINY, "-p", "x", "--dtype", "float7"], "--dtype"),
     (["complete", TINY, "-p", "x", "--max-isa", "avx9"], "--max-isa"),
@@ -71,6 +102,35 @@ def test_unknown_commands_are_bad_usage(peng, arguments, words):
 def test_bad_usage_is_one_line_that_names_it(peng, arguments, words):
     peng(*arguments, code=2)
     assert words in one_line(peng.errors)
+
+
+def test_a_value_may_stand_on_either_side_of_the_model(peng):
+    want = peng("complete", TINY, "-p", "x", "--max-tokens", 4, "--temperature", 0)
+    for words in (["--max-tokens", 4, "--temperature", 0, "-p", "x", TINY], ["--max-model-len", 64, "--max-tokens=4", TINY, "--temperature=0", "--prompt=x"],
+                  ["-p", "x", "--model", TINY, "--max_tokens", 4, "--temperature", 0, "--cpu-threads", 1],
+                  ["--max-tokens", 4, "--temperature", 0, "-p", "x", "--stop", "never", "--", TINY]):
+        assert peng("complete", *words) == want, words
+
+
+@pytest.mark.parametrize("command", ["serve", "chat", "complete", "inspect", "perplexity", "bench", "pull", "version"])
+def test_help_lists_only_what_the_command_takes(peng, command):
+    text = peng(command, "--help")
+    assert text.startswith(f"usage: peng {command}") and peng.errors == ""
+    assert "=[]" not in text and "... ..." not in text
+    flags = set(re.findall(r"^ +(?:[A-Z]+, |-[a-z], )*(--[a-z0-9-]+)", text, re.MULTILINE))
+    assert ("--host" in flags) == (command == "serve")
+    assert ("--cpu-threads" in flags) == (command not in ("inspect", "pull", "version"))
+    assert ("--max-model-len" in flags) == (command in ("serve", "chat", "complete"))
+    assert ("--chat-template" in flags) == (command in ("serve", "chat"))
+
+
+def test_without_a_seed_every_reply_is_another(peng):
+    def reply(*seed):
+        return peng("complete", TINY, "-p", "x", "--max-tokens", 24, "--temperature", 2, *seed)
+
+    assert len({reply() for _ in range(3)}) > 1
+    assert len({reply("--seed", -1) for _ in range(3)}) > 1
+    assert reply("--seed", 7) == reply("--sampling-seed", 7)
 
 
 def test_model_files_that_are_refused(peng, tmp_path):
@@ -120,6 +180,19 @@ def test_perplexity_of_the_default_model(peng, default_model):
         assert result["windows"] == 9 and result["tokens"] == 9 * 511
         assert result["perplexity"] < reference * 1.005
         assert result["perplexity"] > reference * 0.98
+        assert peng.errors == ""
+
+
+def test_perplexity_tells_how_far_it_is(peng_binary, peng):
+    command = ["perplexity", TINY, "--file", DATA / "perplexity" / "text.txt", "--window", 64]
+    result = json.loads(peng(*command, "--verbose", "--json"))
+    lines = peng.errors.splitlines()
+    assert len(lines) == result["windows"]
+    assert lines[0].startswith(f"window 1 of {result['windows']}: perplexity ")
+    assert lines[-1] == f"window {result['windows']} of {result['windows']}: perplexity {result['perplexity']:.4f} so far"
+    terminal = Terminal([str(peng_binary), *map(str, command)])
+    terminal.wait_for(b"\rwindow 1 of ")
+    assert terminal.exit_code() == 0
 
 
 def test_bench_prints_every_sample(peng):
@@ -182,6 +255,13 @@ def test_chat_in_a_terminal(peng_binary, default_model):
     chat.send(b"\x03")
     chat.send(b"/quit\n")
     assert chat.exit_code() == 0
+
+
+def test_chat_explains_its_commands(peng, default_model):
+    peng("chat", default_model, stdin="/help\n/claer\n/quit\n")
+    lines = peng.errors.splitlines()
+    assert len(lines) == 3 and lines[0] == lines[2] and lines[0].startswith("/clear forgets")
+    assert lines[1] == "peng: /claer: no such command"
 
 
 def test_chat_keeps_the_history_until_it_is_cleared(peng, default_model):

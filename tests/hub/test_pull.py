@@ -456,7 +456,7 @@ def test_two_pulls_of_one_model_take_turns(peng, hub, big):
 def test_a_crash_while_files_are_put_into_place(peng, hub):
     peng("pull", REPO)
     (peng.folder() / ".peng" / "publishing").touch()
-    peng("complete", REPO, "-p", "x", "--max-tokens", 1, code=3, env={"HF_HUB_OFFLINE": "1"})
+    peng("complete", REPO, "-p", "x", "--max-tokens", 1, code=2, env={"HF_HUB_OFFLINE": "1"})
     hub.seen.clear()
     peng("pull", REPO)
     assert not hub.bytes_requests("/blob/")  # the files were right: their checksums say so
@@ -485,7 +485,7 @@ def test_a_bar_on_a_terminal_only(peng, hub, big):
 def test_offline_never_asks_the_network(peng, hub, env, words):
     flags = [] if env else ["--offline"]
     for command in (["pull", REPO], ["complete", REPO, "-p", "x"]):
-        peng(*command, *flags, code=3, env=env)
+        peng(*command, *flags, code=2, env=env)
         line = one_line(peng.errors)
         if command[0] == "complete" and words == "PENG_OFFLINE":
             assert "offline" in line.lower()
