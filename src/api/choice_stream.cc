@@ -110,6 +110,7 @@ void ChoiceStream::End(const engine::EngineEvent& event, Delta* delta) {
   delta->text += stops_.Finish();
   delta->finish = FromEngine(event.event.finish);
   delta->error = event.event.error;
+  delta->error_of_request = event.event.error_of_request;
   if (event.event.stop_token) delta->stop_reason = *event.event.stop_token;
 }
 
@@ -143,6 +144,7 @@ void AppendDelta(const Delta& delta, Delta* whole) {
   whole->finish = delta.finish;
   whole->stop_reason = delta.stop_reason;
   whole->error = delta.error;
+  whole->error_of_request = delta.error_of_request;
   whole->cached_tokens = std::max(whole->cached_tokens, delta.cached_tokens);
   whole->preemptions = std::max(whole->preemptions, delta.preemptions);
   whole->times = delta.times;

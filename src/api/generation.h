@@ -109,6 +109,7 @@ struct Delta {
   Finish finish = Finish::kNone;
   std::variant<std::monostate, std::string, int32_t> stop_reason;  // the stop string or stop token id that ended it
   std::string error;                                               // with Finish::kError
+  bool error_of_request = false;                                   // what the request asks for is the cause
   int32_t cached_tokens = 0;                                       // prompt tokens taken from the prefix cache
   int32_t preemptions = 0;                                         // so far
   engine::RequestTimes times;

@@ -141,6 +141,7 @@ ModelExecutor::Sampled ModelExecutor::SampleRow(const LogitUse& use, backend::Te
 void ModelExecutor::Take(const LogitUse& use, Sampled sampled, sched::SampledRow& row) {
   if (!sampled.draw.error.empty()) {
     row.error = std::move(sampled.draw.error);
+    row.error_of_request = sampled.draw.error_of_request;
     return;
   }
   if (use.sample) {

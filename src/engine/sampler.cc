@@ -55,8 +55,8 @@ Draw Sampler::Sample(std::span<const float> logits, const sched::RequestSpec& sp
   if (HasLogitRules(spec, sample_index)) {
     row = ApplyRules(logits, spec, history, sample_index);
     max = ScanRow(row);
-    if (!max.finite) return {-1, "the penalties and biases of the request overflow its logits"};
-    if (max.value == kNever) return {-1, "the request's limits on tokens leave none to choose"};
+    if (!max.finite) return {-1, "the penalties and biases of the request overflow its logits", true};
+    if (max.value == kNever) return {-1, "the request's limits on tokens leave none to choose", true};
   }
   if (spec.sampling.temperature < kGreedyTemperature) return {IndexOf(row, max.value), {}};
   MakeCandidates(row, max.value, spec.sampling);

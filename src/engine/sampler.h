@@ -19,6 +19,7 @@ inline constexpr double kGreedyTemperature = 1e-5;
 struct Draw {
   int32_t id = -1;
   std::string error;
+  bool error_of_request = false;  // what the request asks for is the cause
 };
 
 // Turns a row of float32 logits into a token. The result depends on the logits, the request and the index of the token

@@ -254,7 +254,8 @@ TEST(Sampler, LogitsThatAreNotFiniteAreAnError) {
         EXPECT_FALSE(sampler.Sample(logits, spec, history, 0).error.empty());
       }
     }
-    EXPECT_FALSE(sampler.Sample(std::vector<float>(100, kNever), spec, history, 0).error.empty());
+    const Draw nothing = sampler.Sample(std::vector<float>(100, kNever), spec, history, 0);
+    EXPECT_FALSE(nothing.error.empty() || nothing.error_of_request);
   }
 }
 
@@ -290,6 +291,7 @@ TEST(Sampler, MasksAllowedTokensBadWordsAndConstraints) {
   spec.constraint = std::make_shared<AllowOnly>(4);
   EXPECT_EQ(greedy({}).id, -1);
   EXPECT_FALSE(greedy({}).error.empty());
+  EXPECT_TRUE(greedy({}).error_of_request);
 }
 
 TEST(Sampler, LogprobsGiveRanksAndTheBestTokens) {

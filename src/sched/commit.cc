@@ -36,7 +36,9 @@ void MergeInto(SampledRow& merged, const SampledRow& row) {
   merged.ids.insert(merged.ids.end(), row.ids.begin(), row.ids.end());
   merged.logprobs.insert(merged.logprobs.end(), row.logprobs.begin(), row.logprobs.end());
   merged.prompt_logprobs.insert(merged.prompt_logprobs.end(), row.prompt_logprobs.begin(), row.prompt_logprobs.end());
-  if (merged.error.empty()) merged.error = row.error;
+  if (!merged.error.empty()) return;
+  merged.error = row.error;
+  merged.error_of_request = row.error_of_request;
 }
 
 }  // namespace
@@ -86,7 +88,10 @@ void Scheduler::State::CommitRows(const InFlightRows& rows, const SampledRow& re
                                   RequestEvent& event) {
   Request& r = *rows.request;
   TakePromptLogprobs(r, rows, result, event);
-  if (!result.error.empty()) SetError(event, result.error);
+  if (!result.error.empty()) {
+    SetError(event, result.error);
+    event.error_of_request = result.error_of_request;
+  }
   int32_t computed = rows.first_position + rows.num_rows;
   if (rows.sample && event.finish == FinishReason::kNone) {
     TakeIds(r, rows, result, event);

@@ -46,6 +46,7 @@ struct RequestEvent {
   FinishReason finish = FinishReason::kNone;
   std::optional<int32_t> stop_token;  // the stop token id that ended it, not for EOS; the last of `ids` in both cases
   std::string error;
+  bool error_of_request = false;  // what the request asks for is the cause
   int32_t num_cached_tokens = 0;  // prompt tokens taken from the prefix cache
   int32_t num_preemptions = 0;    // of the request so far
 };

@@ -107,6 +107,7 @@ struct SampledRow {
   std::vector<PositionLogprobs> logprobs;         // one per id if asked for
   std::vector<PositionLogprobs> prompt_logprobs;  // one per prompt row of this step that has a next token in the prompt
   std::string error;                              // not empty: the request ends with this error (NaN logits)
+  bool error_of_request = false;                  // what the request asks for is the cause
 };
 
 enum class FinishReason : uint8_t { kNone, kStop, kLength, kAbort, kError };

@@ -117,7 +117,7 @@ void GenerationSession::OnDelta(ChoiceState& choice, const api::Delta& delta) {
   choice.whole.preemptions = std::max(choice.whole.preemptions, delta.preemptions);
   scope_->ChargeTokens(static_cast<int64_t>(delta.token_ids.size()));
   LogReply(choice, delta);
-  if (delta.finish == api::Finish::kError) return FailAll(delta.error);
+  if (delta.finish == api::Finish::kError) return FailAll(delta);
   if (request_.stream) {
     Json body = ChunkChoice(choice, delta);
     Json::Object more;
@@ -225,16 +225,20 @@ void GenerationSession::SendWhole() {
 }
 
 // One choice that fails ends the reply: half an answer under status 200 would look like a whole one.
-void GenerationSession::FailAll(const std::string& message) {
+void GenerationSession::FailAll(const api::Delta& failed) {
   over_ = true;
-  base::Log(base::LogLevel::kError, "the engine failed a request",
-            {{"request_id", scope_->id()}, {"error", base::Printable(message)}});
+  const std::string message = base::Printable(failed.error);
+  if (!failed.error_of_request) {
+    base::Log(base::LogLevel::kError, "the engine failed a request",
+              {{"request_id", scope_->id()}, {"error", message}});
+  }
   for (const auto& generation : generations_) generation->Cancel();
   for (const ChoiceState& choice : choices_) {
     if (choice.whole.finish == api::Finish::kNone) ObserveEnd(choice, choice.whole, "error");
   }
   TellEnd("error", choices_.front().whole.times);
-  const ApiError error = StatusError(500, "The request failed in the engine: " + base::Printable(message));
+  const ApiError error = failed.error_of_request ? BadRequest("The request cannot go on: " + message + ".")
+                                                 : StatusError(500, "The request failed in the engine: " + message);
   if (!request_.stream) return reply_->Send(ToResponse(error));
   reply_->Write("data: " + ToJson(error).Dump() + "\n\n");
   reply_->Write("data: [DONE]\n\n");

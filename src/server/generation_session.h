@@ -67,7 +67,7 @@ class GenerationSession : public std::enable_shared_from_this<GenerationSession>
   void ObserveEnd(const ChoiceState& choice, const api::Delta& delta, std::string_view reason);
   void EndStream();
   void SendWhole();
-  void FailAll(const std::string& message);
+  void FailAll(const api::Delta& failed);
   base::Json Usage() const;
   RequestFigures Figures() const;
   // What came of the whole request; before the reply ends.

@@ -3,7 +3,7 @@
 name and with the range."""
 import pytest
 
-from .conftest import post
+from .conftest import events, post
 
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
 BODY = {CHAT: {"messages": [{"role": "user", "content": "hi"}]}, TEXT: {"prompt": "hi"}}
@@ -115,3 +115,21 @@ def test_texts_that_cannot_fit_are_refused_before_they_are_tokenized(tiny):
         status, reply = post(tiny, path, {"prompt": "x" * (6 << 20)})
         assert status == 400 and reply["error"]["param"] == field, reply
         assert "at most" in reply["error"]["message"] and str(6 << 20) in reply["error"]["message"]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_limits_that_leave_no_token_are_the_requests_fault(tiny, stream):
+    """Whether a bad word of several tokens forbids all that is allowed is only known when its beginning has been chosen."""
+    tokens = {c * 2: post(tiny, "/tokenize", {"prompt": c * 2, "add_special_tokens": False})[1]["tokens"] for c in "qzxjQZXJ#~^"}
+    word, (first, _) = next((word, ids) for word, ids in tokens.items() if len(ids) == 2 and ids[0] == ids[1])
+    body = {"prompt": [9], "temperature": 0, "max_tokens": 4, "ignore_eos": True, "allowed_token_ids": [first]}
+    assert post(tiny, TEXT, body)[0] == 200
+    body["bad_words"] = [word]
+    if stream:
+        error = events(tiny, TEXT, body)[-2]["error"]
+    else:
+        status, reply = post(tiny, TEXT, body)
+        assert status == 400
+        error = reply["error"]
+    assert error["code"] == 400 and error["type"] == "BadRequestError" and "leave none to choose" in error["message"], error
+    assert "ERROR" not in tiny.log()
