@@ -131,6 +131,7 @@ impl Style {
                     self.write(out, &value, depth + 1)
                 })?;
             }
+            ValueKind::Iterable => return Err(invalid("Object of type generator is not JSON serializable")),
             _ => out.push_str(&scalar_text(v)?),
         }
         Ok(())

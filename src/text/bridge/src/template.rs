@@ -5,8 +5,8 @@ use std::ffi::CString;
 use std::fmt;
 
 use minijinja::syntax::SyntaxConfig;
-use minijinja::value::{Serde, Value};
-use minijinja::{AutoEscape, Environment, Error, ErrorKind};
+use minijinja::value::{Rest, Serde, Value};
+use minijinja::{AutoEscape, Environment, Error, ErrorKind, State};
 
 use crate::abi::*;
 use crate::pyjson::tojson;
@@ -97,12 +97,32 @@ fn failure(error: &Error) -> Failure {
     Failure::new(format!("{place}{message}"))
 }
 
+/// What is a generator in Jinja2: it can be walked and joined, but has no JSON.
+fn generator(state: &mut State, filter: &str, args: &[Value]) -> Result<Value, Error> {
+    let found: Vec<Value> = state.apply_filter(filter, args)?.try_iter()?.collect();
+    Ok(Value::make_iterable(move || found.clone().into_iter()))
+}
+
+fn add_generators(env: &mut Environment<'static>) {
+    use minijinja::filters;
+    env.add_filter("list of map", filters::map);
+    env.add_filter("list of select", filters::select);
+    env.add_filter("list of selectattr", filters::selectattr);
+    env.add_filter("list of reject", filters::reject);
+    env.add_filter("list of rejectattr", filters::rejectattr);
+    for name in ["map", "select", "selectattr", "reject", "rejectattr"] {
+        let of_list = format!("list of {name}");
+        env.add_filter(name, move |state: &mut State, args: Rest<Value>| generator(state, &of_list, &args));
+    }
+}
+
 fn compile(source: &str) -> Outcome<PengTemplate> {
     let mut env = Environment::new();
     let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
     env.set_syntax(syntax.map_err(|e| failure(&e))?);
     env.set_auto_escape_callback(|_| AutoEscape::None);
     env.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
+    add_generators(&mut env);
     env.add_filter("tojson", tojson);
     env.add_filter("from_json", from_json);
     env.add_function("raise_exception", raise_exception);
@@ -182,6 +202,18 @@ mod tests {
                         {% endfor %}{{ ns.x }}";
         assert!(rendered(doubling, "{}").unwrap_err().contains("fuel"));
         assert!(rendered("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "{}").is_err());
+    }
+
+    #[test]
+    fn what_is_lazy_in_jinja_has_no_json() {
+        let items = r#"{"x": [{"a": 1, "b": ""}, {"a": 2, "b": "c"}]}"#;
+        for lazy in ["x|map(attribute='a')", "x|selectattr('b')|map(attribute='a')", "[1, 2]|reject('odd')", "[1]|select"] {
+            let error = rendered(&format!("{{{{ {lazy}|tojson }}}}"), items).unwrap_err();
+            assert!(error.contains("Object of type generator is not JSON serializable"), "{error}");
+        }
+        let walked = "{{ x|map(attribute='a')|list|tojson }}{{ x|map(attribute='b')|join('-') }}{{ x|rejectattr('b')|first }}\
+                      {% for v in [1, 2, 3]|select('odd') %}{{ v }}{{ loop.last }}{% endfor %}";
+        assert_eq!(rendered(walked, items).unwrap(), r#"[1, 2]-c{"a": 1, "b": ""}1false3true"#);
     }
 
     #[test]
