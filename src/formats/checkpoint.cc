@@ -22,7 +22,8 @@ void OpenGguf(const std::string& path, Checkpoint& checkpoint) {
   checkpoint.weights = std::move(weights);
   checkpoint.tokenizer = GgufTokenizer(header);
   checkpoint.chat_template = header.String("tokenizer.chat_template");
-  for (const auto& id : {checkpoint.tokenizer.eos_id, checkpoint.tokenizer.eot_id})
+  const TokenizerData& t = checkpoint.tokenizer;
+  for (const auto& id : {t.eos_id, t.eot_id, t.eom_id})
     if (id) checkpoint.eos_token_ids.push_back(*id);
 }
 

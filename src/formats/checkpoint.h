@@ -25,7 +25,7 @@ struct TokenizerData {
   std::vector<int32_t> token_types;
   std::vector<float> scores;
   std::vector<std::string> merges;
-  std::optional<int32_t> bos_id, eos_id, eot_id, unk_id, pad_id;
+  std::optional<int32_t> bos_id, eos_id, eot_id, eom_id, unk_id, pad_id;
   std::optional<bool> add_bos, add_eos, add_space_prefix;
 };
 

@@ -138,6 +138,7 @@ TokenizerData GgufTokenizer(const GgufFile& file) {
   data.bos_id = id("tokenizer.ggml.bos_token_id");
   data.eos_id = id("tokenizer.ggml.eos_token_id");
   data.eot_id = id("tokenizer.ggml.eot_token_id");
+  data.eom_id = id("tokenizer.ggml.eom_token_id");
   data.unk_id = id("tokenizer.ggml.unknown_token_id");
   data.pad_id = id("tokenizer.ggml.padding_token_id");
   data.add_bos = file.Bool("tokenizer.ggml.add_bos_token");

@@ -183,25 +183,43 @@ TEST(Gguf, ControlBytesOfNamesDoNotReachTheTerminal) {
   EXPECT_EQ(error.find('\x1b'), std::string::npos);
 }
 
+TEST(Gguf, Version2IsRead) {
+  const std::string bytes = Changed([](auto& b) { b.version = 2; });
+  const GgufFile file("m.gguf", std::as_bytes(std::span(bytes)));
+  EXPECT_EQ(file.version(), 2u);
+  EXPECT_EQ(file.Int("llama.block_count", 1, 10), 2);
+  ASSERT_NE(file.FindTensor("y"), nullptr);
+  EXPECT_EQ(file.FindTensor("y")->bytes, 36u);
+}
+
 TEST(Gguf, TypesOfOthersAreListedAndRefusedByNameWhenWanted) {
-  const TestFolder folder;
-  GgufBuilder b;
-  b.keys = {GgufText("general.architecture", "llama")};
-  b.tensors = {GgufTensorRow("w", {32}, 39, 0)};
-  b.data = std::string(17, '\0');
-  const std::string path = folder.Write("m.gguf", b.Build());
-  const Checkpoint checkpoint = OpenCheckpoint(path);
-  EXPECT_EQ(checkpoint.weights->Names(), std::vector<std::string>{"w"});
-  try {
-    checkpoint.weights->Find("w");
-    ADD_FAILURE() << "not refused";
-  } catch (const base::Error& error) {
-    EXPECT_NE(std::string(error.what()).find("MXFP4"), std::string::npos) << error.what();
+  struct Other {
+    uint32_t id;
+    const char* name;
+    size_t block_values, block_bytes;
+  };
+  for (const Other& other : {Other{16, "IQ2_XXS", 256, 66}, Other{17, "IQ2_XS", 256, 74}, Other{18, "IQ3_XXS", 256, 98},
+                             Other{19, "IQ1_S", 256, 50}, Other{21, "IQ3_S", 256, 110}, Other{22, "IQ2_S", 256, 82},
+                             Other{29, "IQ1_M", 256, 56}, Other{39, "MXFP4", 32, 17}}) {
+    const TestFolder folder;
+    GgufBuilder b;
+    b.keys = {GgufText("general.architecture", "llama")};
+    b.tensors = {GgufTensorRow("w", {static_cast<int64_t>(other.block_values)}, other.id, 0)};
+    b.data = std::string(other.block_bytes, '\0');
+    const std::string path = folder.Write("m.gguf", b.Build());
+    const Checkpoint checkpoint = OpenCheckpoint(path);
+    EXPECT_EQ(checkpoint.weights->Names(), std::vector<std::string>{"w"});
+    try {
+      checkpoint.weights->Find("w");
+      ADD_FAILURE() << other.name << " is not refused";
+    } catch (const base::Error& error) {
+      EXPECT_NE(std::string(error.what()).find(other.name), std::string::npos) << error.what();
+    }
+    const Inspection inspection = Inspect(path);
+    ASSERT_EQ(inspection.tensors.size(), 1u);
+    EXPECT_EQ(inspection.tensors[0].format, other.name);
+    EXPECT_FALSE(inspection.tensors[0].supported);
   }
-  const Inspection inspection = Inspect(path);
-  ASSERT_EQ(inspection.tensors.size(), 1u);
-  EXPECT_EQ(inspection.tensors[0].format, "MXFP4");
-  EXPECT_FALSE(inspection.tensors[0].supported);
 }
 
 // Three parts with one tensor each.
