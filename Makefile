@@ -41,7 +41,7 @@ empty :=
 space := $(empty) $(empty)
 regex = ^($(subst $(space),|,$(strip $(1))))$$
 
-.PHONY: serve test build build-all vllm_engine bench check format tidy asan tsan fuzz soak chaos arm64 arm64-smoke clean help
+.PHONY: serve test build build-all vllm_engine bench check format tidy asan tsan fuzz soak soak-asan soak-tsan chaos arm64 arm64-smoke clean help
 
 help:
 	@sed -n '3,9s/^# \{0,1\}//p' Makefile
@@ -122,7 +122,16 @@ bench:
 soak: build
 	@venv=$$(scripts/venv tests/requirements.txt); model=$${MODEL:-}; [ -n "$$model" ] || model=$$(scripts/get-model); \
 	PENG_BINARY=$(CURDIR)/build/bin/peng $$venv/bin/python scripts/soak.py --model "$$model" --seconds $(SOAK_SECONDS)
-soak: export MODEL := $(MODEL)
+
+# Under a sanitizer everything is some ten times slower: shorter requests, and memory may grow.
+soak-asan soak-tsan: soak-%:
+	@$(call deps,build)
+	$(cargo); $(call configure,$*)
+	$(cargo); $(call ninja,build-$*) peng
+	@venv=$$(scripts/venv tests/requirements.txt); model=$${MODEL:-}; [ -n "$$model" ] || model=$$(scripts/get-model); \
+	PENG_BINARY=$(CURDIR)/build-$*/bin/peng $$venv/bin/python scripts/soak.py --model "$$model" --seconds $(SOAK_SECONDS) \
+	  --scale 0.25 --any-memory
+soak soak-asan soak-tsan: export MODEL := $(MODEL)
 
 chaos: build
 	@venv=$$(scripts/venv tests/requirements.txt); model=$${MODEL:-}; [ -n "$$model" ] || model=$$(scripts/get-model); \
