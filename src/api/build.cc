@@ -194,6 +194,7 @@ std::unique_ptr<Llm> BuildLlm(const base::ServeOptions& options) {
   parts.max_model_len = static_cast<int32_t>(plan.max_model_len);
   parts.vocab_size = static_cast<int32_t>(vocab_size);
   parts.max_logprobs = static_cast<int32_t>(options.max_logprobs == -1 ? vocab_size : options.max_logprobs);
+  parts.priority_scheduling = options.scheduling_policy == "priority";
   parts.seed = static_cast<uint64_t>(options.seed);
   parts.model_path = options.model;
   parts.architecture = loaded.model->info().architecture;

@@ -42,7 +42,8 @@ const char* FinishName(Finish finish) {
 }
 
 ChoiceStream::ChoiceStream(std::shared_ptr<const text::Tokenizer> tokenizer, const PreparedRequest& request,
-                           int32_t choice, std::shared_ptr<const DeltaCallback> on_delta)
+                           std::shared_ptr<const text::StopStrings> stops, int32_t choice,
+                           std::shared_ptr<const DeltaCallback> on_delta)
     : tokenizer_(tokenizer),
       on_delta_(std::move(on_delta)),
       choice_(choice),
@@ -50,7 +51,7 @@ ChoiceStream::ChoiceStream(std::shared_ptr<const text::Tokenizer> tokenizer, con
       include_stop_(request.params.include_stop_str_in_output),
       wants_prompt_logprobs_(choice == 0 && request.params.prompt_logprobs.has_value()),
       detokenizer_(tokenizer, request.params.skip_special_tokens),
-      stops_(request.params.stop, request.params.include_stop_str_in_output) {
+      stops_(std::move(stops), request.params.include_stop_str_in_output) {
   if (!request.params.skip_special_tokens) return;  // then the text shows them
   for (size_t i = 0; i < request.params.stop.size(); ++i) {
     const auto id = tokenizer_->TokenId(request.params.stop[i]);

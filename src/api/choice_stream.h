@@ -17,7 +17,9 @@ namespace peng::api {
 // spread over events. Used by one thread.
 class ChoiceStream {
  public:
-  ChoiceStream(std::shared_ptr<const text::Tokenizer> tokenizer, const PreparedRequest& request, int32_t choice,
+  // `stops` are those of the request.
+  ChoiceStream(std::shared_ptr<const text::Tokenizer> tokenizer, const PreparedRequest& request,
+               std::shared_ptr<const text::StopStrings> stops, int32_t choice,
                std::shared_ptr<const DeltaCallback> on_delta);
 
   // Calls back with the event's delta. True when the reply has ended, maybe before the engine knows: at a stop string.

@@ -33,12 +33,14 @@ class FakeEngine final : public engine::EngineClient {
     int32_t tokens_per_step = 1;
     int32_t fail_at = -1;  // index of the token at which a request fails
     std::optional<engine::SubmitRefusal> refuse = {};
+    std::function<void(const sched::RequestSpec& spec)> submitted = {};  // called without any lock
   };
 
   FakeEngine() = default;
   explicit FakeEngine(Options options) : options_(std::move(options)) {}
 
   std::optional<engine::SubmitRefusal> Submit(sched::RequestSpec spec) override {
+    if (options_.submitted) options_.submitted(spec);
     std::lock_guard lock(mutex_);
     if (options_.refuse) return options_.refuse;
     specs_.push_back(spec);

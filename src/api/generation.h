@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "base/shared_list.h"
 #include "engine/engine_client.h"
 
 namespace peng::api {
@@ -44,12 +45,12 @@ struct GenerationParams {
   int64_t min_tokens = 0;
   bool ignore_eos = false;
   std::vector<std::string> stop;
-  std::vector<int32_t> stop_token_ids;
+  base::SharedList<int32_t> stop_token_ids;
   bool include_stop_str_in_output = false;
   bool skip_special_tokens = true;
 
-  std::vector<std::pair<int32_t, float>> logit_bias;  // values are clamped to [-100, 100]
-  std::optional<std::vector<int32_t>> allowed_token_ids;
+  base::SharedList<std::pair<int32_t, float>> logit_bias;  // the last of an id counts; clamped to [-100, 100]
+  std::optional<base::SharedList<int32_t>> allowed_token_ids;
   std::vector<std::string> bad_words;
 
   std::optional<int64_t> logprobs;         // 0 = only the sampled token, k = and the k most probable
@@ -80,8 +81,10 @@ struct GenerateRequest {
 // A checked and tokenized request, ready to start. Plain data.
 struct PreparedRequest {
   std::vector<int32_t> prompt_ids;
-  GenerationParams params;  // resolved: every optional but seed, logprobs and allowed ids has its value
-  std::vector<std::vector<int32_t>> bad_words;
+  // Resolved: every optional but seed, logprobs and allowed ids has its value; lists of ids are in ascending order and
+  // have each once.
+  GenerationParams params;
+  base::SharedList<std::vector<int32_t>> bad_words;
 };
 
 struct TokenLogprob {

@@ -151,6 +151,13 @@ class RunningGeneration final : public Generation {
   std::vector<RequestId> ids_;
 };
 
+void ShareLists(const PreparedRequest& from, PreparedRequest* to) {
+  to->params.logit_bias = from.params.logit_bias;
+  to->params.allowed_token_ids = from.params.allowed_token_ids;
+  to->params.stop_token_ids = from.params.stop_token_ids;
+  to->bad_words = from.bad_words;
+}
+
 sched::RequestSpec MakeSpec(const LlmParts& parts, const PreparedRequest& request, RequestId id, int32_t choice,
                             uint64_t seed) {
   const GenerationParams& p = request.params;
@@ -167,7 +174,7 @@ sched::RequestSpec MakeSpec(const LlmParts& parts, const PreparedRequest& reques
   spec.sampling.frequency_penalty = p.frequency_penalty;
   spec.sampling.repetition_penalty = *p.repetition_penalty;
   spec.sampling.logit_bias = p.logit_bias;
-  spec.sampling.allowed_token_ids = p.allowed_token_ids.value_or(std::vector<int32_t>());
+  spec.sampling.allowed_token_ids = p.allowed_token_ids.value_or(base::SharedList<int32_t>());
   spec.sampling.bad_words = request.bad_words;
   const auto count = [&](std::optional<int64_t> k) {
     return k ? static_cast<int32_t>(*k == -1 ? parts.vocab_size : *k) : -1;
@@ -191,31 +198,36 @@ Llm::Llm(LlmParts parts) : core_(std::make_shared<Core>(std::move(parts))) {}
 Llm::~Llm() { Shutdown(); }
 void Llm::Shutdown() { core_->Stop(); }
 
-std::variant<PreparedRequest, Refusal> Llm::Prepare(GenerateRequest request) const {
+std::variant<PreparedRequest, Refusal> Llm::Prepare(GenerateRequest request, const PreparedRequest* sibling) const {
   auto ids = EncodePrompt(core_->parts, request.prompt, request.add_special_tokens);
   if (auto* refusal = std::get_if<Refusal>(&ids)) return std::move(*refusal);
   PreparedRequest prepared;
   prepared.prompt_ids = std::move(std::get<std::vector<int32_t>>(ids));
   prepared.params = std::move(request.params);
+  if (sibling != nullptr) ShareLists(*sibling, &prepared);
   if (auto refusal = ResolveParams(core_->parts, prepared.prompt_ids.size(), &prepared.params)) {
     if (refusal->field == "prompt" && std::holds_alternative<ChatPrompt>(request.prompt)) refusal->field = "messages";
     return std::move(*refusal);
   }
-  auto bad_words = EncodeBadWords(*core_->parts.tokenizer, prepared.params.bad_words);
-  if (auto* refusal = std::get_if<Refusal>(&bad_words)) return std::move(*refusal);
-  prepared.bad_words = std::move(std::get<0>(bad_words));
+  if (sibling == nullptr) {
+    auto bad_words = EncodeBadWords(*core_->parts.tokenizer, prepared.params.bad_words);
+    if (auto* refusal = std::get_if<Refusal>(&bad_words)) return std::move(*refusal);
+    prepared.bad_words = std::move(std::get<0>(bad_words));
+  }
   if (auto refusal = CheckAllowedTokens(core_->parts, prepared.params, prepared.bad_words)) return std::move(*refusal);
   return prepared;
 }
 
-std::variant<std::shared_ptr<Generation>, Refusal> Llm::Start(const PreparedRequest& request, DeltaCallback on_delta) {
+std::variant<std::shared_ptr<Generation>, Refusal> Llm::Start(const PreparedRequest& request, DeltaCallback on_delta,
+                                                              const std::stop_token& stop) {
   auto generation = std::make_shared<RunningGeneration>(core_);
   const auto callback = std::make_shared<const DeltaCallback>(std::move(on_delta));
   const auto given_seed = request.params.seed;
   const uint64_t seed = given_seed && *given_seed != -1 ? static_cast<uint64_t>(*given_seed) : core_->RandomSeed();
-  for (int32_t choice = 0; choice < request.params.n; ++choice) {
+  const auto stops = std::make_shared<const text::StopStrings>(request.params.stop);
+  for (int32_t choice = 0; choice < request.params.n && !stop.stop_requested(); ++choice) {
     const RequestId id = core_->NextId();
-    auto stream = std::make_shared<ChoiceStream>(core_->parts.tokenizer, request, choice, callback);
+    auto stream = std::make_shared<ChoiceStream>(core_->parts.tokenizer, request, stops, choice, callback);
     generation->Add(id);
     if (auto refused = core_->Submit(MakeSpec(core_->parts, request, id, choice, seed), std::move(stream))) {
       const bool invalid = refused->kind == engine::SubmitRefusal::Kind::kInvalid;

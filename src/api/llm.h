@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <variant>
 #include <vector>
@@ -29,7 +30,8 @@ struct LlmParts {
   int32_t max_model_len = 0;     // positions: prompt and reply
   int32_t vocab_size = 0;        // ids the model can take and give
   int32_t max_logprobs = 20;
-  std::optional<uint64_t> seed;  // of the seeds that requests without one get; unset = random
+  bool priority_scheduling = false;  // else a request may not ask for a priority
+  std::optional<uint64_t> seed;      // of the seeds that requests without one get; unset = random
   std::string model_path;
   std::string architecture;
 };
@@ -44,12 +46,15 @@ class Llm {
   // same reason must not own the Llm.
   void Shutdown();
 
-  // Checks, renders and tokenizes. Takes as long as the text is; for worker threads.
-  std::variant<PreparedRequest, Refusal> Prepare(GenerateRequest request) const;
+  // Checks, renders and tokenizes. Takes as long as the text is; for worker threads. `sibling` is a request that was
+  // prepared from the same parameters: its lists are shared, not made once more.
+  std::variant<PreparedRequest, Refusal> Prepare(GenerateRequest request,
+                                                 const PreparedRequest* sibling = nullptr) const;
 
   // Queues every choice. `on_delta` is called until each choice has had a delta with a finish; with nothing after the
-  // generation is dropped or cancelled.
-  std::variant<std::shared_ptr<Generation>, Refusal> Start(const PreparedRequest& request, DeltaCallback on_delta);
+  // generation is dropped or cancelled. Once `stop` is asked for, no more choices are queued.
+  std::variant<std::shared_ptr<Generation>, Refusal> Start(const PreparedRequest& request, DeltaCallback on_delta,
+                                                           const std::stop_token& stop = {});
 
   // Prepare, Start and wait: the whole reply of every choice. For the command line and tests.
   std::variant<std::vector<Delta>, Refusal> Complete(GenerateRequest request);

@@ -5,6 +5,8 @@
 
 #include <atomic>
 #include <chrono>
+#include <numeric>
+#include <stop_token>
 #include <thread>
 
 #include "api/prepare.h"
@@ -267,6 +269,94 @@ TEST(Llm, LogitBiasIsClamped) {
   EXPECT_EQ(bias[1].second, -100.0F);
 }
 
+// Lists as long as a body may make them: bounded by the vocabulary, and one for all choices.
+TEST(Llm, ListsOfIdsAreSortedOnceAndShared) {
+  TestLlm test({});
+  GenerationParams params;
+  params.n = 3;
+  params.max_tokens = 1;
+  params.min_tokens = 1;
+  std::vector<int32_t> many;
+  for (int i = 0; i < 500'000; ++i) many.push_back(511 - i % 500);
+  params.stop_token_ids = many;
+  many.push_back(3);
+  params.allowed_token_ids = std::move(many);
+  params.logit_bias = {{7, 1.0F}, {5, 2.0F}, {7, 3.0F}, {6, -500.0F}};
+  params.stop = {std::string(4096, 'x')};
+  Complete(*test.llm, Ask(params));
+  const auto specs = test.engine->specs();
+  ASSERT_EQ(specs.size(), 3U);
+  const sched::SamplingParams& p = specs[0].sampling;
+  EXPECT_EQ(specs[0].stop_token_ids.size(), 500U);
+  EXPECT_TRUE(std::is_sorted(specs[0].stop_token_ids.begin(), specs[0].stop_token_ids.end()));
+  EXPECT_EQ(p.allowed_token_ids.size(), 501U);
+  EXPECT_EQ(p.allowed_token_ids[0], 3);
+  const std::vector<std::pair<int32_t, float>> biases{{5, 2.0F}, {6, -100.0F}, {7, 3.0F}};
+  EXPECT_EQ(p.logit_bias.items(), biases) << "the last of an id counts";
+  for (const sched::RequestSpec& spec : specs) {
+    EXPECT_EQ(&spec.stop_token_ids.items(), &specs[0].stop_token_ids.items());
+    EXPECT_EQ(&spec.sampling.allowed_token_ids.items(), &p.allowed_token_ids.items());
+    EXPECT_EQ(&spec.sampling.logit_bias.items(), &p.logit_bias.items());
+  }
+}
+
+// 450,000 times 450,000 comparisons would take minutes.
+TEST(Llm, LongListsAreComparedInOnePass) {
+  LlmParts parts = TestParts(std::make_unique<FakeEngine>());
+  parts.vocab_size = 1 << 20;
+  GenerationParams params;
+  params.min_tokens = 1;
+  std::vector<int32_t> many(450'000);
+  std::iota(many.rbegin(), many.rend(), 100);
+  params.stop_token_ids = many;
+  params.allowed_token_ids = many;
+  ASSERT_FALSE(ResolveParams(parts, 3, &params));
+  const auto refusal = CheckAllowedTokens(parts, params, {});
+  ASSERT_TRUE(refusal);
+  EXPECT_EQ(refusal->field, "allowed_token_ids");
+  many.push_back(99);
+  params.allowed_token_ids = many;
+  ASSERT_FALSE(ResolveParams(parts, 3, &params));
+  EXPECT_FALSE(CheckAllowedTokens(parts, params, {})) << "one of them may be chosen";
+}
+
+TEST(Llm, APreparedSiblingSharesItsLists) {
+  TestLlm test({});
+  GenerationParams params;
+  params.stop_token_ids = {9, 8, 9};
+  params.bad_words = {"ab"};
+  const auto first = std::get<PreparedRequest>(test.llm->Prepare(Ask(params)));
+  const auto second = std::get<PreparedRequest>(test.llm->Prepare(Ask(params), &first));
+  EXPECT_EQ(&second.params.stop_token_ids.items(), &first.params.stop_token_ids.items());
+  EXPECT_FALSE(first.bad_words.empty());
+  EXPECT_EQ(&second.bad_words.items(), &first.bad_words.items());
+}
+
+TEST(Llm, AStartThatIsStoppedQueuesNothingMore) {
+  TestLlm test({});
+  GenerationParams params;
+  params.n = 5;
+  const auto prepared = std::get<PreparedRequest>(test.llm->Prepare(Ask(params)));
+  std::stop_source stop;
+  stop.request_stop();
+  auto started = test.llm->Start(prepared, [](const Delta&) {}, stop.get_token());
+  EXPECT_TRUE(std::holds_alternative<std::shared_ptr<Generation>>(started));
+  EXPECT_TRUE(test.engine->specs().empty());
+}
+
+TEST(Llm, PrioritiesWantAPriorityScheduler) {
+  LlmParts parts = TestParts(std::make_unique<FakeEngine>());
+  GenerationParams params;
+  params.priority = -2;
+  GenerationParams same = params;
+  const auto refusal = ResolveParams(parts, 3, &params);
+  ASSERT_TRUE(refusal);
+  EXPECT_EQ(refusal->field, "priority");
+  EXPECT_NE(refusal->message.find("Got priority -2 but Priority scheduling is not enabled"), std::string::npos);
+  parts.priority_scheduling = true;
+  EXPECT_FALSE(ResolveParams(parts, 3, &same));
+}
+
 struct BadValue {
   const char* field;
   const char* message;
@@ -334,7 +424,7 @@ TEST(Llm, AllowedTokensMayAllEndTheReply) {
   EXPECT_EQ(RefusalOf(*test.llm, Ask(params)).field, "none");
   params.min_tokens = 1;
   EXPECT_EQ(RefusalOf(*test.llm, Ask(params)).field, "allowed_token_ids");
-  params.allowed_token_ids->push_back(9);
+  params.allowed_token_ids = {kTestEos, 9};
   EXPECT_EQ(RefusalOf(*test.llm, Ask(params)).field, "none");
 }
 

@@ -122,6 +122,47 @@ std::optional<Refusal> CheckTokenIds(const LlmParts& parts, const GenerationPara
   return std::nullopt;
 }
 
+template <typename T, typename GetId>
+bool Ascending(const base::SharedList<T>& list, GetId id_of) {
+  const auto not_below = [&](const T& a, const T& b) { return id_of(a) >= id_of(b); };
+  return std::adjacent_find(list.begin(), list.end(), not_below) == list.end();
+}
+
+// In ascending order and each once: a client's list is as long as its body, a vocabulary is not.
+void SortIds(base::SharedList<int32_t>* ids) {
+  if (Ascending(*ids, [](int32_t id) { return id; })) return;
+  std::vector<int32_t> sorted = ids->items();
+  std::sort(sorted.begin(), sorted.end());
+  sorted.erase(std::unique(sorted.begin(), sorted.end()), sorted.end());
+  *ids = std::move(sorted);
+}
+
+void SortBiases(base::SharedList<std::pair<int32_t, float>>* biases) {
+  using Bias = std::pair<int32_t, float>;
+  constexpr float kMost = 100;
+  const auto fits = [](const Bias& b) { return b.second >= -kMost && b.second <= kMost; };
+  if (Ascending(*biases, [](const Bias& b) { return b.first; }) && std::all_of(biases->begin(), biases->end(), fits)) {
+    return;
+  }
+  std::vector<Bias> sorted = biases->items();
+  std::stable_sort(sorted.begin(), sorted.end(), [](const Bias& a, const Bias& b) { return a.first < b.first; });
+  size_t kept = 0;
+  for (size_t i = 0; i < sorted.size(); ++i) {
+    if (i + 1 < sorted.size() && sorted[i + 1].first == sorted[i].first) continue;  // the last one counts
+    sorted[kept++] = {sorted[i].first, std::clamp(sorted[i].second, -kMost, kMost)};
+  }
+  sorted.resize(kept);
+  *biases = std::move(sorted);
+}
+
+std::optional<Refusal> CheckPriority(const LlmParts& parts, const GenerationParams& p) {
+  if (p.priority == 0 || parts.priority_scheduling) return std::nullopt;
+  return Invalid("priority",
+                 fmt::format("Got priority {} but Priority scheduling is not enabled. Start the server with "
+                             "--scheduling-policy priority, or leave it out.",
+                             p.priority));
+}
+
 std::optional<Refusal> CheckStops(const GenerationParams& p) {
   if (p.stop.size() > kMaxStopStrings) {
     return Invalid("stop", fmt::format("stop accepts at most {} strings, got {}.", kMaxStopStrings, p.stop.size()));
@@ -209,6 +250,7 @@ std::optional<Refusal> ResolveParams(const LlmParts& parts, size_t prompt_tokens
   if (auto refusal = CheckLogprobs(parts, *params)) return refusal;
   if (auto refusal = CheckTokenIds(parts, *params)) return refusal;
   if (auto refusal = CheckStops(*params)) return refusal;
+  if (auto refusal = CheckPriority(parts, *params)) return refusal;
   if (auto refusal = ResolveLengths(parts, prompt_tokens, params)) return refusal;
   if (*params->temperature < kGreedyBelow) {
     params->temperature = 0.0;
@@ -219,7 +261,9 @@ std::optional<Refusal> ResolveParams(const LlmParts& parts, size_t prompt_tokens
     params->temperature = std::max(*params->temperature, kLowestTemperature);
   }
   if (*params->top_k == -1) params->top_k = 0;
-  for (auto& [id, bias] : params->logit_bias) bias = std::clamp(bias, -100.0F, 100.0F);
+  SortBiases(&params->logit_bias);
+  SortIds(&params->stop_token_ids);
+  if (params->allowed_token_ids) SortIds(&*params->allowed_token_ids);
   return std::nullopt;
 }
 
@@ -249,15 +293,16 @@ std::variant<std::vector<std::vector<int32_t>>, Refusal> EncodeBadWords(const te
 std::optional<Refusal> CheckAllowedTokens(const LlmParts& parts, const GenerationParams& params,
                                           const std::vector<std::vector<int32_t>>& bad_words) {
   if (!params.allowed_token_ids) return std::nullopt;
-  const auto forbidden = [&](int32_t id) {
-    const auto among = [id](const std::vector<int32_t>& ids) {
-      return std::find(ids.begin(), ids.end(), id) != ids.end();
-    };
-    if (params.min_tokens > 0 && (among(parts.eos_token_ids) || among(params.stop_token_ids))) return true;
-    return std::find(bad_words.begin(), bad_words.end(), std::vector<int32_t>{id}) != bad_words.end();
-  };
+  std::vector<int32_t> few = params.min_tokens > 0 ? parts.eos_token_ids : std::vector<int32_t>();
+  for (const std::vector<int32_t>& word : bad_words) {
+    if (word.size() == 1) few.push_back(word[0]);
+  }
+  std::sort(few.begin(), few.end());
+  const base::SharedList<int32_t> stops = params.min_tokens > 0 ? params.stop_token_ids : base::SharedList<int32_t>();
   for (const int32_t id : *params.allowed_token_ids) {
-    if (!forbidden(id)) return std::nullopt;
+    const bool forbidden =
+        std::binary_search(few.begin(), few.end(), id) || std::binary_search(stops.begin(), stops.end(), id);
+    if (!forbidden) return std::nullopt;
   }
   return Invalid("allowed_token_ids",
                  "allowed_token_ids leaves no token to choose: min_tokens forbids those that end the reply, bad_words "

@@ -20,14 +20,16 @@ inline constexpr size_t kMaxStopBytes = 4096;
 inline constexpr size_t kMaxBadWords = 128;
 inline constexpr size_t kMaxBadWordBytes = 4096;
 
-// Fills what is unset from `generation_config` (object or null) and checks every value. nullopt if all is well.
+// Fills what is unset from `generation_config` (object or null), checks every value and puts the lists of ids in
+// ascending order, each id once. nullopt if all is well.
 std::optional<Refusal> ResolveParams(const LlmParts& parts, size_t prompt_tokens, GenerationParams* params);
 
 // The token sequences of params.bad_words, each with and without a space before it.
 std::variant<std::vector<std::vector<int32_t>>, Refusal> EncodeBadWords(const text::Tokenizer& tokenizer,
                                                                         const std::vector<std::string>& words);
 
-// Refuses a request whose limits leave no token to choose from the start. `bad_words` are those of EncodeBadWords.
+// Refuses a request whose limits leave no token to choose from the start. `params` are resolved, `bad_words` are those
+// of EncodeBadWords.
 std::optional<Refusal> CheckAllowedTokens(const LlmParts& parts, const GenerationParams& params,
                                           const std::vector<std::vector<int32_t>>& bad_words);
 

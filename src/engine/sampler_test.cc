@@ -66,9 +66,11 @@ Case MakeCase(const base::Json& params) {
   c.spec.prompt = Ids(params.Find("prompt_ids"));
   c.output = Ids(params.Find("output_ids"));
   if (const base::Json* bias = params.Find("logit_bias")) {
+    std::vector<std::pair<int32_t, float>> biases;
     for (const auto& [id, value] : bias->as_object()) {
-      p.logit_bias.emplace_back(std::stoi(id), static_cast<float>(value.as_double()));
+      biases.emplace_back(std::stoi(id), static_cast<float>(value.as_double()));
     }
+    p.logit_bias = std::move(biases);
   }
   return c;
 }

@@ -18,7 +18,7 @@ FinishReason FinishAfter(const Request& r, int max_model_len, RequestEvent& even
   const int32_t id = r.tokens.back();
   if (r.num_generated() >= spec.min_tokens) {
     if (!spec.ignore_eos && Contains(spec.eos_token_ids, id)) return FinishReason::kStop;
-    if (Contains(spec.stop_token_ids, id)) {
+    if (std::binary_search(spec.stop_token_ids.begin(), spec.stop_token_ids.end(), id)) {
       event.stop_token = id;
       return FinishReason::kStop;
     }

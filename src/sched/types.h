@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/shared_list.h"
+
 namespace peng::sched {
 
 // One sequence to generate, as plain data: token ids in, no text. A client's request with n > 1 is n of them.
@@ -23,11 +25,11 @@ struct SamplingParams {
   double presence_penalty = 0;
   double frequency_penalty = 0;
   double repetition_penalty = 1;
-  std::vector<std::pair<int32_t, float>> logit_bias;
-  std::vector<int32_t> allowed_token_ids;       // empty = all
-  std::vector<std::vector<int32_t>> bad_words;  // token sequences that must not be completed
-  int32_t num_logprobs = -1;                    // -1 = none, 0 = only the sampled token, k = and the k most probable
-  int32_t num_prompt_logprobs = -1;             // as above, for every prompt position but the first
+  base::SharedList<std::pair<int32_t, float>> logit_bias;
+  base::SharedList<int32_t> allowed_token_ids;       // empty = all
+  base::SharedList<std::vector<int32_t>> bad_words;  // token sequences that must not be completed
+  int32_t num_logprobs = -1;         // -1 = none, 0 = only the sampled token, k = and the k most probable
+  int32_t num_prompt_logprobs = -1;  // as above, for every prompt position but the first
 
   // Penalties or bad words: the logits of a row change with the tokens sampled before it, so the row waits for them.
   bool NeedsHostState() const;
@@ -54,10 +56,10 @@ struct RequestSpec {
   int32_t max_tokens = 16;  // generated tokens, at least 1, clamped to the context by the front end
   int32_t min_tokens = 0;
   bool ignore_eos = false;
-  std::vector<int32_t> eos_token_ids;   // stop, finish reason stop, no stop_reason
-  std::vector<int32_t> stop_token_ids;  // stop, reported as stop_reason
-  int64_t priority = 0;                 // lower = earlier
-  int32_t adapter_id = 0;               // 0 = none
+  std::vector<int32_t> eos_token_ids;        // stop, finish reason stop, no stop_reason
+  base::SharedList<int32_t> stop_token_ids;  // stop, reported as stop_reason; in ascending order
+  int64_t priority = 0;                      // lower = earlier
+  int32_t adapter_id = 0;                    // 0 = none
   std::string cache_salt;
   std::shared_ptr<Constraint> constraint;  // null = none
 };

@@ -22,9 +22,8 @@ double Seconds(Clock::duration d) { return std::chrono::duration<double>(d).coun
 
 // The name that the client gives the request, or the header that proxies set.
 std::string MakeId(std::string_view prefix, const CommonRequest& request, RequestScope& scope) {
-  if (request.request_id.empty()) return std::string(prefix) + scope.id();
-  scope.set_id(request.request_id);
-  return std::string(prefix) + request.request_id;
+  if (!request.request_id.empty()) scope.set_id(request.request_id);
+  return std::string(prefix) + scope.id();
 }
 
 // The request with what the server's settings add to it.
@@ -53,11 +52,10 @@ GenerationSession::GenerationSession(const Call& call, const api::Llm& llm, cons
       created_(static_cast<int64_t>(std::time(nullptr))) {}
 
 void GenerationSession::Run(api::Llm& llm, std::vector<api::Prompt> prompts) {
-  if (!PrepareAll(llm, std::move(prompts))) return;
-  StartAll(llm);
   reply_->OnDisconnect([weak = weak_from_this()] {
     if (const auto self = weak.lock()) self->OnDisconnect();
   });
+  if (PrepareAll(llm, std::move(prompts))) StartAll(llm);
 }
 
 bool GenerationSession::PrepareAll(const api::Llm& llm, std::vector<api::Prompt> prompts) {
@@ -69,7 +67,9 @@ bool GenerationSession::PrepareAll(const api::Llm& llm, std::vector<api::Prompt>
     return false;
   }
   for (api::Prompt& prompt : prompts) {
-    auto outcome = llm.Prepare({std::move(prompt), request_.params, request_.add_special_tokens});
+    if (gone_.stop_requested()) return false;
+    const api::PreparedRequest* sibling = prepared_.empty() ? nullptr : &prepared_.front();
+    auto outcome = llm.Prepare({std::move(prompt), request_.params, request_.add_special_tokens}, sibling);
     if (const auto* refusal = std::get_if<api::Refusal>(&outcome)) {
       reply_->Send(ToResponse(FromRefusal(*refusal)));
       return false;
@@ -91,10 +91,11 @@ void GenerationSession::StartAll(api::Llm& llm) {
     choices_[i].prompt = i / n;
   }
   open_choices_ = choices_.size();
-  for (size_t prompt = 0; prompt < prepared_.size(); ++prompt) {
-    auto outcome = llm.Start(prepared_[prompt], [self = shared_from_this(), first = prompt * n](const api::Delta& d) {
+  for (size_t prompt = 0; prompt < prepared_.size() && !gone_.stop_requested(); ++prompt) {
+    const auto on_delta = [self = shared_from_this(), first = prompt * n](const api::Delta& d) {
       self->OnDelta(self->choices_[first + static_cast<size_t>(d.choice)], d);
-    });
+    };
+    auto outcome = llm.Start(prepared_[prompt], on_delta, gone_.get_token());
     if (const auto* refusal = std::get_if<api::Refusal>(&outcome)) {
       over_ = true;
       for (const auto& generation : generations_) generation->Cancel();
@@ -102,6 +103,7 @@ void GenerationSession::StartAll(api::Llm& llm) {
     }
     generations_.push_back(std::move(std::get<0>(outcome)));
   }
+  if (Phase starting = Phase::kStarting; !phase_.compare_exchange_strong(starting, Phase::kStarted)) return EndGone();
   if (!request_.stream) return;
   reply_->CarryStreams(choices_.size());
   reply_->Start(200, "text/event-stream; charset=utf-8", {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}});
@@ -142,7 +144,14 @@ void GenerationSession::OnDelta(ChoiceState& choice, const api::Delta& delta) {
 }
 
 void GenerationSession::OnDisconnect() {
+  gone_.request_stop();
+  if (phase_.exchange(Phase::kGone) == Phase::kStarting) return;  // whoever starts the choices sees it
   std::lock_guard lock(mutex_);
+  EndGone();
+}
+
+// Under the lock.
+void GenerationSession::EndGone() {
   if (over_) return;
   over_ = true;
   for (const auto& generation : generations_) generation->Cancel();
@@ -193,8 +202,8 @@ void GenerationSession::SendChunk(Json::Array choices, Json::Object more) {
   if (request_.continuous_usage && !choices.empty()) chunk.emplace_back("usage", Usage());
   chunk.emplace_back("choices", std::move(choices));
   for (Json::Member& member : more) chunk.push_back(std::move(member));
-  if (!warned_ && !request_.unknown_fields.empty()) {
-    chunk.emplace_back("warnings", UnknownFieldWarnings(request_.unknown_fields));
+  if (!warned_ && HasWarnings()) {
+    chunk.emplace_back("warnings", FieldWarnings(request_.unknown_fields, request_.idle_fields));
     warned_ = true;
   }
   reply_->Write("data: " + Json(std::move(chunk)).Dump() + "\n\n");
@@ -220,7 +229,7 @@ void GenerationSession::SendWhole() {
                           {"system_fingerprint", SystemFingerprint(service_)},
                           {"usage", Usage()}});
   Finish(&reply);
-  if (!request_.unknown_fields.empty()) reply.Set("warnings", UnknownFieldWarnings(request_.unknown_fields));
+  if (HasWarnings()) reply.Set("warnings", FieldWarnings(request_.unknown_fields, request_.idle_fields));
   reply_->Send({.body = reply.Dump()});
 }
 

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -63,8 +65,10 @@ class GenerationSession : public std::enable_shared_from_this<GenerationSession>
   void StartAll(api::Llm& llm);
   void OnDelta(ChoiceState& choice, const api::Delta& delta);
   void OnDisconnect();
+  void EndGone();
   void Observe(ChoiceState& choice, const api::Delta& delta);
   void ObserveEnd(const ChoiceState& choice, const api::Delta& delta, std::string_view reason);
+  bool HasWarnings() const { return !request_.unknown_fields.empty() || !request_.idle_fields.empty(); }
   void EndStream();
   void SendWhole();
   void FailAll(const api::Delta& failed);
@@ -82,6 +86,11 @@ class GenerationSession : public std::enable_shared_from_this<GenerationSession>
   const int64_t created_;
   const std::chrono::steady_clock::time_point arrival_ = std::chrono::steady_clock::now();
   std::vector<api::PreparedRequest> prepared_;
+
+  // A client may leave while its choices are being started, which holds the mutex for as long as that takes.
+  enum class Phase : uint8_t { kStarting, kStarted, kGone };
+  std::atomic<Phase> phase_{Phase::kStarting};
+  std::stop_source gone_;
 
   std::mutex mutex_;  // guards what follows, choices_ and the order of what is written
   std::vector<std::shared_ptr<api::Generation>> generations_;

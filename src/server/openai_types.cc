@@ -53,6 +53,9 @@ const std::vector<Unsupported>& UnsupportedFields() {
       {"lora_request", {}},
       {"spaces_between_special_tokens", true},
       {"return_prompt_text", false},
+      {"logits_processors", {}},
+      {"mm_processor_kwargs", {}},
+      {"media_io_kwargs", {}},
   };
   return kFields;
 }
@@ -95,6 +98,7 @@ void ReadStop(JsonFields& f, api::GenerationParams* p) {
 void ReadLogitBias(JsonFields& f, api::GenerationParams* p) {
   const Json* object = f.Object("logit_bias");
   if (object == nullptr) return;
+  std::vector<std::pair<int32_t, float>> biases;
   for (const auto& [key, value] : object->as_object()) {
     int32_t id = 0;
     const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
@@ -103,8 +107,9 @@ void ReadLogitBias(JsonFields& f, api::GenerationParams* p) {
           BadRequest("logit_bias keys must be token ids, got \"" + base::Printable(key, 64) + "\".", "logit_bias"));
     }
     if (!value.is_number()) return f.FailType("logit_bias", "map of token ids to numbers", value);
-    p->logit_bias.emplace_back(id, static_cast<float>(value.as_double()));
+    biases.emplace_back(id, static_cast<float>(value.as_double()));
   }
+  p->logit_bias = std::move(biases);
 }
 
 void ReadSampling(JsonFields& f, api::GenerationParams* p) {
@@ -165,22 +170,44 @@ void CheckLogprobs(JsonFields& f, const CommonRequest& r, std::optional<int64_t>
   }
 }
 
+// Fields that are known and change nothing here. Those of OpenAI that name the caller or are its own bookkeeping are
+// silent as long as they are of their type; of the others the reply tells that they have no effect.
+void ReadIdleFields(JsonFields& f, std::vector<std::string>* idle) {
+  struct Field {
+    const char* name;
+    bool (Json::*is_harmless)() const;  // null = always told
+  };
+  static constexpr Field kFields[]{{"user", &Json::is_string},
+                                   {"store", &Json::is_bool},
+                                   {"metadata", &Json::is_object},
+                                   {"service_tier", &Json::is_string},
+                                   {"parallel_tool_calls", &Json::is_bool},
+                                   {"safety_identifier", &Json::is_string},
+                                   {"prompt_cache_key", &Json::is_string},
+                                   {"verbosity", &Json::is_string},
+                                   {"prediction", &Json::is_object},
+                                   {"prompt_cache_retention", &Json::is_string},
+                                   {"session_id", nullptr},
+                                   {"include_reasoning", nullptr},
+                                   {"truncation_side", nullptr}};
+  for (const Field& field : kFields) {
+    const Json* value = f.Get(field.name);
+    if (value == nullptr || (field.is_harmless != nullptr && (value->*field.is_harmless)())) continue;
+    idle->push_back(field.name);
+  }
+}
+
 void ReadCommon(JsonFields& f, CommonRequest* r) {
   r->model = f.String("model").value_or("");
   ReadSampling(f, &r->params);
   ReadCacheSalt(f, &r->params);
   ReadStreamOptions(f, r);
   r->add_special_tokens = f.Bool("add_special_tokens");
-  r->request_id = base::Printable(f.String("request_id").value_or(""), 128);
+  r->request_id = f.String("request_id").value_or("");
   r->return_token_ids = f.Bool("return_token_ids").value_or(false);
   r->tokens_as_ids = f.Bool("return_tokens_as_token_ids").value_or(false);
   RefuseUnsupported(f);
-  // Fields that name the caller or its own bookkeeping; they change no reply.
-  for (const char* field : {"user", "session_id", "store", "metadata", "service_tier", "parallel_tool_calls",
-                            "include_reasoning", "safety_identifier", "prompt_cache_key", "verbosity", "prediction",
-                            "prompt_cache_retention", "truncation_side"}) {
-    f.Get(field);
-  }
+  ReadIdleFields(f, &r->idle_fields);
 }
 
 void ReadChatLogprobs(JsonFields& f, ChatRequest* r) {

@@ -26,6 +26,7 @@ struct CommonRequest {
   bool return_token_ids = false;
   bool tokens_as_ids = false;               // "token_id:123" instead of texts in logprobs
   std::vector<std::string> unknown_fields;  // also nested ones: "messages[0].foo"
+  std::vector<std::string> idle_fields;     // known ones that have no effect here
 };
 
 struct ChatRequest : CommonRequest {

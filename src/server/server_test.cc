@@ -2,6 +2,7 @@
 // The endpoints over a fake engine: what a client gets for what it sends, without a socket.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -193,6 +194,7 @@ TEST(Server, LateErrorsAreOneEventThenDone) {
   EXPECT_EQ(At(Parse(events[events.size() - 2]), "error.code"), Json(500));
   EXPECT_EQ(events.back(), "[DONE]");
   EXPECT_EQ(f.Ask(kChat, ChatBody()).status, 500);
+  EXPECT_NE(f.Get("/metrics").body.find(R"(finished_reason="error",model_name="m"} 2)"), std::string::npos);
 }
 
 TEST(Server, UnknownModelIs404) {
@@ -215,6 +217,37 @@ TEST(Server, DisconnectAbortsEveryChoice) {
     EXPECT_EQ(f.test.llm->RunningGenerations(), 0);
     EXPECT_EQ(f.test.engine->Stats().scheduler.running, 0);
     EXPECT_NE(f.Get("/metrics").body.find(R"(finished_reason="abort",model_name="m"} 3)"), std::string::npos);
+  }
+}
+
+TEST(Server, AClientThatLeavesWhileItsChoicesAreStartedStopsThat) {
+  for (const char* stream : {"true", "false"}) {
+    const auto reply = std::make_shared<RecordedReply>();
+    Fixture f({.next = [](const auto&, int32_t) { return 20; },
+               .step = std::chrono::milliseconds(1),
+               .submitted =
+                   [&](const sched::RequestSpec& spec) {
+                     if (spec.sampling.choice == 2 && spec.prompt.size() == 2) reply->Disconnect();
+                   }});
+    f.service.Handle(Fixture::Post(kText, R"({"prompt":[[9],[9,10],[11]],"n":100,"max_tokens":200,"stream":)" +
+                                              std::string(stream) + "}"),
+                     reply);
+    EXPECT_EQ(f.test.engine->specs().size(), 103U);
+    EXPECT_EQ(f.test.llm->RunningGenerations(), 0);
+    EXPECT_FALSE(reply->streamed());
+  }
+}
+
+TEST(Server, TheIdOfAReplyIsThatOfItsHeader) {
+  Fixture f;
+  for (const auto& [given, id] : {std::pair{"mine", "mine"}, std::pair{"a\\r\\nX: y", "a__X:_y"},
+                                  std::pair{"\xC3\xA9", "__"}, std::pair{"a\\u0000b", "a_b"}}) {
+    const HttpResponse response =
+        f.Ask(kText, R"({"prompt":"x","max_tokens":1,"request_id":")" + std::string(given) + "\"}");
+    ASSERT_EQ(response.status, 200) << response.body;
+    EXPECT_EQ(At(Parse(response.body), "id"), Json("cmpl-" + std::string(id)));
+    const std::pair<std::string, std::string> header("X-Request-Id", id);
+    EXPECT_EQ(std::count(response.headers.begin(), response.headers.end(), header), 1) << given;
   }
 }
 

@@ -87,12 +87,15 @@ void AddNestedUnknownFields(const Json& body, std::vector<std::string>* names, s
   walk.Function(body.Find("tool_choice"), "tool_choice", {"name"});
 }
 
-Json UnknownFieldWarnings(const std::vector<std::string>& names) {
+Json FieldWarnings(const std::vector<std::string>& names, const std::vector<std::string>& idle) {
   constexpr size_t kMost = 32;
   const auto warning = [](Json param, std::string message) {
     return Json(Json::Object{{"param", std::move(param)}, {"message", std::move(message)}});
   };
   Json::Array warnings;
+  for (const std::string& name : idle) {
+    warnings.push_back(warning(name, "Field '" + name + "' has no effect on this server."));
+  }
   for (size_t i = 0; i < std::min(names.size(), kMost); ++i) {
     warnings.push_back(warning(names[i], "Unknown field '" + names[i] + "' is ignored."));
   }

@@ -13,7 +13,8 @@ namespace peng::server {
 // names are held in all.
 void AddNestedUnknownFields(const base::Json& body, std::vector<std::string>* names, size_t limit = 1000);
 
-// {"param", "message"} for each name, the first ones if they are many; what a reply tells in "warnings".
-base::Json UnknownFieldWarnings(const std::vector<std::string>& names);
+// {"param", "message"} for each name, the first ones if they are many; what a reply tells in "warnings". `idle` are
+// fields that are known and have no effect.
+base::Json FieldWarnings(const std::vector<std::string>& unknown, const std::vector<std::string>& idle);
 
 }  // namespace peng::server

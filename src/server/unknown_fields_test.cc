@@ -46,7 +46,7 @@ TEST(UnknownFields, ManyAreCutShort) {
   std::string text = R"({"messages":[)";
   for (int i = 0; i < 3000; ++i) text += R"({"foo":1},)";
   EXPECT_EQ(Nested(text + "{}]}").size(), 1000U);
-  const Json warnings = UnknownFieldWarnings(Names(40, "foo"));
+  const Json warnings = FieldWarnings(Names(40, "foo"), {});
   ASSERT_EQ(warnings.as_array().size(), 33U);
   EXPECT_EQ(*warnings.as_array()[0].Find("param"), Json("foo"));
   EXPECT_EQ(*warnings.as_array()[32].Find("message"), Json("8 more unknown fields are ignored."));

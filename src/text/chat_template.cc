@@ -72,23 +72,30 @@ ChatTemplate::ChatTemplate(std::string_view source, std::string bos_token, std::
 
 ChatTemplate::~ChatTemplate() = default;
 
+// Appended, not set: a caller's variables may be as many as fit into a request.
+Json ChatTemplate::Context(const ChatInput& input) const {
+  // A variable of the caller's choice is never the conversation itself, but may take the place of a default.
+  Json::Object context{
+      {"messages", input.messages}, {"tools", input.tools}, {"add_generation_prompt", input.add_generation_prompt}};
+  const size_t num_fixed = context.size();
+  const Json::Object defaults{{"documents", nullptr}, {"bos_token", bos_token_}, {"eos_token", eos_token_}};
+  for (const Json::Member& member : defaults) {
+    if (input.kwargs.Find(member.first) == nullptr) context.push_back(member);
+  }
+  if (!input.kwargs.is_object()) return context;
+  for (const Json::Member& member : input.kwargs.as_object()) {
+    const auto same = [&](const Json::Member& fixed) { return fixed.first == member.first; };
+    if (std::none_of(context.begin(), context.begin() + num_fixed, same)) context.push_back(member);
+  }
+  return context;
+}
+
 std::string ChatTemplate::Render(const ChatInput& input) const {
   if (input.continue_final_message && input.add_generation_prompt) {
     Refuse("continue_final_message and add_generation_prompt exclude each other");
   }
-  Json context;
-  context.Set("documents", nullptr);
-  context.Set("bos_token", bos_token_);
-  context.Set("eos_token", eos_token_);
-  if (input.kwargs.is_object()) {
-    for (const auto& [name, value] : input.kwargs.as_object()) context.Set(name, value);
-  }
-  // Last: a variable of the caller's choice is never the conversation itself.
-  context.Set("messages", input.messages);
-  context.Set("tools", input.tools);
-  context.Set("add_generation_prompt", input.add_generation_prompt);
   BridgeBuf text, error;
-  const int status = peng_template_render(handle_->tmpl, ToBridge(context.Dump()), text.out(), error.out());
+  const int status = peng_template_render(handle_->tmpl, ToBridge(Context(input).Dump()), text.out(), error.out());
   if (status == kPengBridgeOk) {
     std::string prompt(text.view());
     return input.continue_final_message ? CutAfterFinalMessage(std::move(prompt), input.messages) : prompt;

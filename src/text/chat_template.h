@@ -38,6 +38,8 @@ class ChatTemplate {
  private:
   struct Handle;
 
+  base::Json Context(const ChatInput& input) const;  // the variables of the template
+
   std::unique_ptr<Handle> handle_;
   std::string bos_token_;
   std::string eos_token_;

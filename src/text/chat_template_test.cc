@@ -165,5 +165,17 @@ TEST(ChatTemplateTest, FindsTheTemplateOfAConfig) {
   EXPECT_EQ(find("{}", "default"), "none");
 }
 
+// As many as fit into a request; setting them one by one among the others would take minutes.
+TEST(ChatTemplateTest, ManyVariablesCostNoMoreThanTheirText) {
+  const ChatTemplate tmpl("{{ bos_token }}{{ v399999 }}{{ messages[0].content }}{{ documents }}", "<s>", "</s>",
+                          "test");
+  ChatInput input;
+  input.messages = Json(Json::Array{Json(Json::Object{{"role", "user"}, {"content", "hi"}})});
+  Json::Object variables{{"messages", "not these"}, {"bos_token", "<b>"}};
+  for (int i = 0; i < 400'000; ++i) variables.emplace_back("v" + std::to_string(i), i);
+  input.kwargs = Json(std::move(variables));
+  EXPECT_EQ(tmpl.Render(input), "<b>399999hiNone");
+}
+
 }  // namespace
 }  // namespace peng::text

@@ -7,9 +7,10 @@
 namespace peng::text {
 namespace {
 
-std::vector<size_t> Borders(std::string_view text) {
-  std::vector<size_t> borders(text.size() + 1, 0);
-  for (size_t n = 2, k = 0; n <= text.size(); ++n) {
+std::vector<uint32_t> Borders(std::string_view text) {
+  std::vector<uint32_t> borders(text.size() + 1, 0);
+  uint32_t k = 0;
+  for (size_t n = 2; n <= text.size(); ++n) {
     while (k > 0 && text[n - 1] != text[k]) k = borders[k];
     if (text[n - 1] == text[k]) ++k;
     borders[n] = k;
@@ -19,33 +20,36 @@ std::vector<size_t> Borders(std::string_view text) {
 
 }  // namespace
 
-StopChecker::StopChecker(std::vector<std::string> stops, bool include_stop)
-    : stops_(std::move(stops)), matched_(stops_.size(), 0), include_stop_(include_stop) {
-  for (const std::string& stop : stops_) borders_.push_back(Borders(stop));
+StopStrings::StopStrings(std::vector<std::string> s) : strings(std::move(s)) {
+  for (const std::string& stop : strings) borders.push_back(Borders(stop));
 }
 
+StopChecker::StopChecker(std::shared_ptr<const StopStrings> stops, bool include_stop)
+    : stops_(std::move(stops)), matched_(stops_->strings.size(), 0), include_stop_(include_stop) {}
+
 void StopChecker::Advance(size_t stop, char byte) {
-  const std::string& text = stops_[stop];
+  const std::string& text = stops_->strings[stop];
   size_t& k = matched_[stop];
-  while (k > 0 && text[k] != byte) k = borders_[stop][k];
+  while (k > 0 && text[k] != byte) k = stops_->borders[stop][k];
   if (text[k] == byte) ++k;
 }
 
 StopChecker::Output StopChecker::Push(std::string_view piece) {
   Output output;
   if (done_) return output;
+  const std::vector<std::string>& stops = stops_->strings;
   for (const char byte : piece) {
     held_.push_back(byte);
-    for (size_t i = 0; i < stops_.size(); ++i) {
-      if (stops_[i].empty()) continue;
+    for (size_t i = 0; i < stops.size(); ++i) {
+      if (stops[i].empty()) continue;
       Advance(i, byte);
-      if (matched_[i] == stops_[i].size() && (!output.stop || stops_[i].size() > stops_[*output.stop].size())) {
+      if (matched_[i] == stops[i].size() && (!output.stop || stops[i].size() > stops[*output.stop].size())) {
         output.stop = i;
       }
     }
     if (output.stop) {
       done_ = true;
-      if (!include_stop_) held_.resize(held_.size() - stops_[*output.stop].size());
+      if (!include_stop_) held_.resize(held_.size() - stops[*output.stop].size());
       output.text = std::exchange(held_, {});
       return output;
     }
@@ -63,7 +67,7 @@ std::string StopChecker::Finish() {
 
 StopChecker::Output StopChecker::FinishWith(size_t index) {
   Output output{Finish(), index};
-  if (include_stop_) output.text += stops_[index];
+  if (include_stop_) output.text += stops_->strings[index];
   return output;
 }
 

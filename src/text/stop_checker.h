@@ -2,12 +2,23 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace peng::text {
+
+// Stop strings and what the search for them needs. Many texts may share them.
+struct StopStrings {
+  explicit StopStrings(std::vector<std::string> s);
+
+  std::vector<std::string> strings;
+  std::vector<std::vector<uint32_t>> borders;  // [string][n]: longest proper border of its first n bytes
+};
 
 // Looks for stop strings in a text that arrives in pieces. Text that may be the beginning of a stop string is held back
 // until it is settled; the joined output does not depend on the cuts. The stop that is complete first ends the text; of
@@ -20,7 +31,9 @@ class StopChecker {
   };
 
   // Empty stop strings never match. `include_stop` keeps the stop string at the end of the text.
-  StopChecker(std::vector<std::string> stops, bool include_stop);
+  StopChecker(std::shared_ptr<const StopStrings> stops, bool include_stop);
+  StopChecker(std::vector<std::string> stops, bool include_stop)
+      : StopChecker(std::make_shared<const StopStrings>(std::move(stops)), include_stop) {}
 
   // Adds `piece`. After a stop was found, or Finish, everything further is dropped.
   Output Push(std::string_view piece);
@@ -29,15 +42,14 @@ class StopChecker {
   // Ends the text with stop string `index`, seen as a token rather than in the text.
   Output FinishWith(size_t index);
 
-  const std::vector<std::string>& stops() const { return stops_; }
+  const std::vector<std::string>& stops() const { return stops_->strings; }
   bool stopped() const { return done_; }
 
  private:
   void Advance(size_t stop, char byte);
 
-  std::vector<std::string> stops_;
-  std::vector<std::vector<size_t>> borders_;  // [stop][n]: longest proper border of its first n bytes
-  std::vector<size_t> matched_;               // [stop]: bytes of it that the text ends with
+  std::shared_ptr<const StopStrings> stops_;
+  std::vector<size_t> matched_;  // [stop]: bytes of it that the text ends with
   std::string held_;
   bool include_stop_;
   bool done_ = false;

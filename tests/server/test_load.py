@@ -131,9 +131,15 @@ def slow(start_server, default_model):
 
 @pytest.mark.parametrize("kind", ["streamed", "whole", "queued"])
 def test_d20_a_client_that_leaves_stops_its_work(slow, kind):
-    """D20: streamed or not, running or queued; others go on."""
-    other = {"prompt": "Count: one two three", "max_tokens": 300, "ignore_eos": True}
-    bystander, bystander_reply = stream(slow, other)
+    """D20: streamed or not, running or queued; others go on. What is computed for nobody is a step or two."""
+    wait_until_idle(slow)
+
+    def generated_for_nobody():
+        return counter(slow, "vllm:generation_tokens_total") - counter(slow, "vllm:request_generation_tokens_sum")
+
+    before, late_before = counter(slow, "vllm:generation_tokens_total"), generated_for_nobody()
+    # It can not have ended by itself: what leaves is what the gauges lose.
+    bystander, bystander_reply = stream(slow, {"prompt": "Count: one two three", "max_tokens": 4000, "ignore_eos": True})
     body = {"prompt": "The sky", "max_tokens": 3500, "ignore_eos": True, "stream": kind == "streamed"}
     occupants = []
     if kind == "queued":
@@ -144,11 +150,31 @@ def test_d20_a_client_that_leaves_stops_its_work(slow, kind):
     wait_for(lambda: gauge(slow, name) == (1 if kind == "queued" else 2))
     connection.close()
     wait_for(lambda: gauge(slow, name) == (0 if kind == "queued" else 1))
-    for occupant in occupants:
+    assert counter(slow, "vllm:generation_tokens_total") - before < 1500
+    assert bystander_reply.readline().startswith(b"data: ")
+    after = counter(slow, "vllm:generation_tokens_total")
+    wait_for(lambda: counter(slow, "vllm:generation_tokens_total") >= after + 20)
+    for occupant in [*occupants, (bystander, bystander_reply)]:
         leave(*occupant)
-    assert bystander_reply.read().rstrip().endswith(b"data: [DONE]")
-    bystander.close()
     wait_until_idle(slow)
+    left = 2 + len(occupants)
+    assert 0 <= generated_for_nobody() - late_before <= 4 * left
+
+
+def test_d20_a_client_that_leaves_ends_the_prefill(slow):
+    """D20: 3900 tokens in steps of 64, of which three are waited for."""
+    wait_until_idle(slow)
+    computed = lambda: counter(slow, "vllm:iteration_tokens_total_sum")  # noqa: E731
+    prompts = counter(slow, "vllm:prompt_tokens_total")
+    before = computed()
+    connection = http.client.HTTPConnection("127.0.0.1", slow.port, timeout=120)
+    connection.request("POST", TEXT, json.dumps({"prompt": ids(3900), "max_tokens": 4}), {"Content-Type": "application/json"})
+    wait_for(lambda: computed() - before >= 3 * 64)
+    connection.close()
+    wait_for(lambda: gauge(slow, "vllm:num_requests_running") == 0)
+    wait_until_idle(slow)
+    assert 3 * 64 <= computed() - before < 3900 / 2
+    assert counter(slow, "vllm:prompt_tokens_total") == prompts, "no prompt was done"
 
 
 def test_gauges_return_to_zero_after_mass_aborts(slow):
@@ -187,8 +213,33 @@ def test_a_full_queue_is_503_with_retry_after(start_server, default_model):
     assert post(server, TEXT, {"prompt": "A", "max_tokens": 2})[0] == 200
 
 
+def test_a_queue_of_too_many_tokens_is_503_with_retry_after(start_server, default_model):
+    server = start_server(default_model, "--max-num-seqs", 1, "--max-num-queued-tokens", 100, "--max-model-len", 4096)
+    held = [stream(server, {"prompt": "A", "max_tokens": 3000, "ignore_eos": True})]
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=120)
+    connection.request("POST", TEXT, json.dumps({"prompt": ids(80), "max_tokens": 4}), {"Content-Type": "application/json"})
+    held.append((connection, None))
+    wait_for(lambda: gauge(server, "vllm:num_requests_waiting") == 1)
+    for streamed in (False, True):
+        status, headers, text = request(server, "POST", TEXT, {"prompt": ids(21), "max_tokens": 4, "stream": streamed})
+        error = json.loads(text)["error"]
+        assert status == 503 and int(headers["Retry-After"]) >= 1
+        assert error["type"] == "ServiceUnavailableError" and "queue is full (100 prompt tokens)" in error["message"]
+    assert counter(server, "vllm:admission_rejections_total") == 2
+    # What still fits is taken.
+    fits = http.client.HTTPConnection("127.0.0.1", server.port, timeout=120)
+    fits.request("POST", TEXT, json.dumps({"prompt": ids(20), "max_tokens": 4}), {"Content-Type": "application/json"})
+    held.append((fits, None))
+    wait_for(lambda: gauge(server, "vllm:num_requests_waiting") == 2)
+    for one in held:
+        leave(*one)
+    wait_until_idle(server)
+
+
 def test_priority_decides_who_is_served_first(start_server, default_model):
     server = start_server(default_model, "--max-num-seqs", 1, "--scheduling-policy", "priority", "--max-model-len", 4096)
+    for extreme in (-(2**63), 2**63 - 1):
+        assert post(server, TEXT, {"prompt": "A", "max_tokens": 1, "priority": extreme})[0] == 200
     first = stream(server, {"prompt": "A", "max_tokens": 3000, "ignore_eos": True})
     order = []
 

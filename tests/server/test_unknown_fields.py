@@ -33,6 +33,40 @@ def test_openais_own_fields_are_silent(client, tiny):
     assert status == 200 and "warnings" not in reply
 
 
+# Parameters of vLLM and OpenAI that change a reply and are not there, with a value that asks for something.
+REFUSED = {
+    "structured_outputs": {"regex": "a"}, "guided_json": {}, "guided_regex": "a", "guided_choice": ["a"], "guided_grammar": "a",
+    "guided_decoding_backend": "x", "use_beam_search": True, "length_penalty": 2, "suffix": "x", "prompt_embeds": "x",
+    "truncate_prompt_tokens": 5, "logprob_token_ids": [1], "thinking_token_budget": 5, "repetition_detection": {"a": 1},
+    "kv_transfer_params": {"a": 1}, "vllm_xargs": {"a": 1}, "stream_interval": 2, "best_of": 2, "chat_template": "{{ x }}",
+    "functions": [{"name": "f"}], "function_call": "auto", "modalities": ["audio"], "audio": {"voice": "a"}, "lora_request": {"a": 1},
+    "spaces_between_special_tokens": False, "return_prompt_text": True, "logits_processors": ["a"],
+    "mm_processor_kwargs": {"a": 1}, "media_io_kwargs": {"a": 1},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("path,body", [(CHAT, {"messages": HI}), (TEXT, {"prompt": "x"})])
+def test_parameters_that_are_not_there_are_refused_by_name(tiny, path, body):
+    for name, value in REFUSED.items():
+        for stream in (False, True):
+            status, reply = post(tiny, path, {**body, "max_tokens": 1, "stream": stream, name: value})
+            assert status == 400 and reply["error"]["param"] == name and name in reply["error"]["message"], (name, reply)
+        status, reply = post(tiny, path, {**body, "max_tokens": 1, name: None})
+        assert status == 200, (name, reply)
+
+
+@pytest.mark.parametrize("path,body", [(CHAT, {"messages": HI}), (TEXT, {"prompt": "x"})])
+def test_known_fields_without_effect_are_told(tiny, path, body):
+    idle = {"session_id": "s", "include_reasoning": True, "truncation_side": "left"}
+    for fields in (idle, {name: [1] for name in idle}, {name: 5 for name in HARMLESS}):
+        status, reply = post(tiny, path, {**body, "max_tokens": 1, **fields})
+        assert status == 200, reply
+        assert sorted(w["param"] for w in reply["warnings"]) == sorted(fields)
+        assert all(f"'{w['param']}' has no effect" in w["message"] for w in reply["warnings"])
+    first, *_ = events(tiny, path, {**body, "max_tokens": 2, "truncation_side": "left", "foo": 1})
+    assert [w["param"] for w in first["warnings"]] == ["truncation_side", "foo"]
+
+
 @pytest.mark.parametrize("path,body", [(CHAT, {"messages": HI}), (TEXT, {"prompt": "x"})])
 def test_the_first_chunk_has_the_warnings(tiny, path, body):
     options = {"include_usage": True, "x": 1}

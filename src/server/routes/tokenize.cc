@@ -33,7 +33,7 @@ std::shared_ptr<api::Llm> Begin(const Call& call, std::variant<Request, ApiError
 }
 
 void Reply(const Call& call, const std::vector<std::string>& unknown_fields, Json::Object members) {
-  if (!unknown_fields.empty()) members.emplace_back("warnings", UnknownFieldWarnings(unknown_fields));
+  if (!unknown_fields.empty()) members.emplace_back("warnings", FieldWarnings(unknown_fields, {}));
   call.reply->Send({.body = Json(std::move(members)).Dump()});
 }
 
