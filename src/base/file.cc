@@ -26,6 +26,18 @@ struct FileCloser {
   }
 };
 
+// O_NONBLOCK: opening a FIFO must not wait for its writer.
+int OpenFile(const std::string& path, ErrorKind kind) {
+  const auto refuse = [&](const std::string& what) { throw Error(kind, Printable(path, 4096), what); };
+  FileCloser file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)};
+  if (file.fd < 0) refuse(std::string("cannot open: ") + std::strerror(errno));
+  struct stat info;
+  if (::fstat(file.fd, &info) != 0) refuse(std::string("cannot stat: ") + std::strerror(errno));
+  if (S_ISDIR(info.st_mode)) refuse("is a folder, not a file");
+  if (!S_ISREG(info.st_mode)) refuse("is not a regular file");
+  return std::exchange(file.fd, -1);
+}
+
 std::string FolderOf(const std::string& path) {
   const size_t slash = path.rfind('/');
   if (slash == std::string::npos) return ".";
@@ -47,11 +59,7 @@ int CreateBeside(const std::string& path, std::string* name) {
 
 std::string ReadFile(const std::string& path, size_t max_bytes, ErrorKind kind) {
   const auto refuse = [&](const std::string& what) { throw Error(kind, Printable(path, 4096), what); };
-  const FileCloser file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
-  if (file.fd < 0) refuse(std::string("cannot open: ") + std::strerror(errno));
-  struct stat info;
-  if (::fstat(file.fd, &info) != 0) refuse(std::string("cannot stat: ") + std::strerror(errno));
-  if (S_ISDIR(info.st_mode)) refuse("is a folder, not a file");
+  const FileCloser file{OpenFile(path, kind)};
   // The size is a hint only: files of /proc say 0, and a file may grow.
   std::string content;
   for (;;) {

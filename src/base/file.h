@@ -10,7 +10,8 @@
 
 namespace peng::base {
 
-// The whole content of a file. Throws Error(kind) that names `path` if it cannot be read or has more than `max_bytes`.
+// The whole content of a regular file; a FIFO or a device may never begin, or never end. Throws Error(kind) that names
+// `path` if it cannot be read, is something else or has more than `max_bytes`.
 std::string ReadFile(const std::string& path, size_t max_bytes, ErrorKind kind = ErrorKind::kModelFile);
 
 // Writes a file so that `path` shows either the old content or the whole new one, also after a power cut: a temporary

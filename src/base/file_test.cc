@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -48,6 +49,9 @@ TEST_F(FileTest, ReadErrorsNameTheFile) {
   EXPECT_EQ(ErrorOf([&] { ReadFile(folder_ + "/none", 10); }),
             folder_ + "/none: cannot open: No such file or directory");
   EXPECT_EQ(ErrorOf([&] { ReadFile(folder_, 10); }), folder_ + ": is a folder, not a file");
+  ASSERT_EQ(::mkfifo((folder_ + "/fifo").c_str(), 0600), 0);
+  EXPECT_EQ(ErrorOf([&] { ReadFile(folder_ + "/fifo", 10); }), folder_ + "/fifo: is not a regular file");
+  EXPECT_EQ(ErrorOf([&] { ReadFile("/dev/zero", 10); }), "/dev/zero: is not a regular file");
   try {
     ReadFile(folder_, 10, ErrorKind::kUsage);
   } catch (const Error& e) {

@@ -23,6 +23,7 @@
 #include <sstream>
 #include <thread>
 
+#include "base/ascii.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "server/http_exchange-inl.h"
@@ -79,6 +80,42 @@ asio::awaitable<void> AwaitPeerClosed(Socket& socket) {
   }
 }
 
+// The requests whose handler is to run or runs.
+class WorkList {
+ public:
+  // One of them, for as long as it lives.
+  class Entry {
+   public:
+    Entry(WorkList& list, const HttpRequest& request) : list_(list) {
+      std::string name = base::Printable(request.method, 16) + " " + base::Printable(request.path, 128);
+      std::lock_guard lock(list_.mutex_);
+      at_ = list_.names_.insert(std::move(name));
+    }
+    ~Entry() {
+      std::lock_guard lock(list_.mutex_);
+      list_.names_.erase(at_);
+      list_.changed_.notify_all();
+    }
+    Entry(const Entry&) = delete;
+    Entry& operator=(const Entry&) = delete;
+
+   private:
+    WorkList& list_;
+    std::multiset<std::string>::iterator at_;
+  };
+
+  std::vector<std::string> AwaitEmpty(milliseconds timeout) {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, timeout, [this] { return names_.empty(); });
+    return {names_.begin(), names_.end()};
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::multiset<std::string> names_;
+};
+
 }  // namespace
 
 std::string_view HttpRequest::Header(std::string_view name) const {
@@ -110,6 +147,7 @@ struct HttpServer::Impl {
 
   HttpOptions options;
   HttpHandler handler;
+  WorkList at_work;
   asio::thread_pool workers;
   asio::thread_pool lookups;  // requests without a body: a health probe must not wait for long prompts to be tokenized
   asio::io_context io;
@@ -155,6 +193,26 @@ class BodyShare {
   const size_t limit_;
   size_t mine_ = 0;
 };
+
+// Why the body's end is not told beyond doubt (RFC 9112, 6.1 and 6.3): what a proxy in front may read in another way
+// could carry a second request past it. nullopt for a request without transfer coding and for one that is chunked.
+std::optional<std::pair<int, const char*>> TransferFault(const http::request<http::string_body>& message) {
+  const size_t count = message.count(http::field::transfer_encoding);
+  if (count == 0) return std::nullopt;
+  if (message.version() < 11) return {{400, "Transfer-Encoding is not part of HTTP/1.0."}};
+  if (message.count(http::field::content_length) > 0) return {{400, "Transfer-Encoding and Content-Length together."}};
+  const std::string_view coding = message[http::field::transfer_encoding];
+  if (count == 1 && SameName(coding, "chunked")) return std::nullopt;
+  bool chunked_only = true;
+  for (std::string_view rest = coding; chunked_only && !rest.empty();) {
+    const std::string_view one = rest.substr(0, rest.find(','));
+    chunked_only = SameName(base::TrimSpace(one), "chunked");
+    rest.remove_prefix(std::min(one.size() + 1, rest.size()));
+  }
+  chunked_only = chunked_only && !coding.empty();
+  if (count > 1 || chunked_only) return {{400, "Transfer-Encoding is given more than once."}};
+  return {{501, "Transfer-Encoding other than chunked is not supported."}};
+}
 
 }  // namespace
 
@@ -235,6 +293,7 @@ class HttpServer::Impl::Connection : public std::enable_shared_from_this<Connect
     auto request = Head(message);
     if (!request) co_return co_await Refuse(400, "Malformed request target or Host header.");
     if (request->headers.size() > limits_.header_count) co_return co_await Refuse(431, "Too many header fields.");
+    if (const auto fault = TransferFault(message)) co_return co_await Refuse(fault->first, fault->second);
     if (impl_.options.reply_headers) extra_headers_ = impl_.options.reply_headers(*request);
     if (impl_.options.precheck) {
       if (auto refusal = impl_.options.precheck(*request)) {
@@ -403,8 +462,10 @@ class HttpServer::Impl::Connection : public std::enable_shared_from_this<Connect
     exchange_ = exchange;
     stream_.expires_never();
     const bool lookup = request.body.empty();
+    auto at_work = std::make_unique<WorkList::Entry>(impl_.at_work, request);
     asio::post(lookup ? impl_.lookups : impl_.workers,
-               [&impl = impl_, exchange, request = std::move(request), share = std::move(share)]() mutable {
+               [&impl = impl_, exchange, request = std::move(request), share = std::move(share),
+                at_work = std::move(at_work)]() mutable {
                  try {
                    impl.handler(std::move(request), exchange);
                  } catch (const std::exception& e) {
@@ -612,6 +673,8 @@ bool HttpServer::Drain(milliseconds timeout) {
   for (const auto& connection : impl_->connections) connection->Close();
   return sent;
 }
+
+std::vector<std::string> HttpServer::AwaitHandlers(milliseconds timeout) { return impl_->at_work.AwaitEmpty(timeout); }
 
 void HttpServer::ReloadTls() {
   if (!impl_->options.tls.enabled()) return;

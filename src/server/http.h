@@ -109,6 +109,9 @@ class HttpServer {
   // Stops accepting, closes idle connections, and waits until the replies under way are sent or `timeout` is over.
   // True if all were sent.
   bool Drain(std::chrono::milliseconds timeout);
+  // The requests whose handler has not returned, as "POST /v1/completions", once none is left or `timeout` is over. The
+  // destructor waits for them without end.
+  std::vector<std::string> AwaitHandlers(std::chrono::milliseconds timeout);
   // New connections use the TLS files as they are now. Throws, and keeps what it had, if they cannot be used.
   void ReloadTls();
   // For an exit that runs no destructors.

@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/options.h"
 #include "server/listen.h"
 
 namespace peng::server {
@@ -138,6 +139,94 @@ TEST(Http, ChunkedBodyAndExpectContinue) {
   EXPECT_EQ(client.Until("\r\n\r\n"), "HTTP/1.1 100 Continue\r\n\r\n");
   client.Send("2\r\nab\r\n3\r\ncde\r\n0\r\n\r\n");
   EXPECT_TRUE(client.Until("POST /x abcde").ends_with("POST /x abcde"));
+}
+
+// What a proxy in front may read in another way is refused, and what follows on the connection is not read.
+TEST(Http, TransferCodingsOtherThanChunkedEndTheConnection) {
+  HttpServer server(Local(), Echo);
+  const std::string chunks = "2\r\nab\r\n0\r\n\r\n", next = "GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n";
+  struct Case {
+    const char* version;
+    const char* fields;
+    const char* status;
+  };
+  for (const Case& c : std::vector<Case>{
+           {"1.1", "Transfer-Encoding: identity\r\n", "501"},
+           {"1.1", "Transfer-Encoding: gzip\r\n", "501"},
+           {"1.1", "Transfer-Encoding: xchunked\r\n", "501"},
+           {"1.1", "Transfer-Encoding: chunked, identity\r\n", "501"},
+           {"1.1", "Transfer-Encoding: gzip, chunked\r\n", "501"},
+           {"1.1", "Transfer-Encoding: \"chunked\"\r\n", "501"},
+           {"1.1", "Transfer-Encoding: chunked;q=1\r\n", "501"},
+           {"1.1", "Transfer-Encoding:\r\n", "501"},
+           {"1.1", "Transfer-Encoding: chunked, chunked\r\n", "400"},
+           {"1.1", "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n", "400"},
+           {"1.1", "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n", "400"},
+           {"1.1", "Transfer-Encoding: identity\r\nTransfer-Encoding: chunked\r\n", "400"},
+           {"1.1", "Transfer-Encoding: chunked\r\nContent-Length: 12\r\n", "400"},
+           {"1.1", "Content-Length: 12\r\nTransfer-Encoding: chunked\r\n", "400"},
+           {"1.1", "Content-Length: 12\r\nTransfer-Encoding: identity\r\n", "400"},
+           {"1.1", "Content-Length: 0\r\nTransfer-Encoding: gzip\r\n", "400"},
+           {"1.0", "Connection: keep-alive\r\nTransfer-Encoding: chunked\r\n", "400"},
+           {"1.0", "Connection: keep-alive\r\nTransfer-Encoding: identity\r\n", "400"},
+       }) {
+    for (const char* method : {"POST", "GET"}) {
+      Client client(server.port());
+      client.Send(std::string(method) + " /x HTTP/" + c.version + "\r\nHost: a\r\n" + c.fields + "\r\n" + chunks +
+                  next);
+      client.HalfClose();
+      const std::string reply = client.Rest();
+      EXPECT_EQ(reply.substr(9, 3), c.status) << method << " " << c.version << " " << c.fields << reply;
+      EXPECT_EQ(reply.find("Server:", reply.find("Server:") + 1), std::string::npos) << c.fields << reply;
+      EXPECT_EQ(reply.find("smuggled"), std::string::npos) << c.fields << reply;
+      EXPECT_EQ(reply.find("keep-alive"), std::string::npos) << c.fields << reply;
+      EXPECT_EQ(reply.find("Connection: close") != std::string::npos, c.version == std::string("1.1")) << reply;
+    }
+  }
+  for (const char* spelling : {"chunked", "Chunked", "CHUNKED", " chunked "}) {
+    Client client(server.port());
+    client.Send("POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding:" + std::string(spelling) + "\r\n\r\n" + chunks);
+    EXPECT_TRUE(client.Until("POST /x ab").ends_with("POST /x ab")) << spelling;
+  }
+}
+
+TEST(Http, TellsWhichHandlersStillRun) {
+  std::promise<void> done;
+  HttpServer server(Local(), [wait = done.get_future().share()](const HttpRequest& request, const auto& reply) {
+    if (!request.body.empty()) wait.wait();
+    Echo(request, reply);
+  });
+  EXPECT_TRUE(server.AwaitHandlers(milliseconds(0)).empty());
+  Client first(server.port()), second(server.port());
+  first.Send("POST /v1/work HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx");
+  second.Send("POST /v1/more HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx");
+  for (int i = 0; i < 2000 && server.AwaitHandlers(milliseconds(0)).size() < 2; ++i) {
+    std::this_thread::sleep_for(milliseconds(10));
+  }
+  EXPECT_EQ(server.AwaitHandlers(milliseconds(1)), (std::vector<std::string>{"POST /v1/more", "POST /v1/work"}));
+  EXPECT_FALSE(server.Drain(milliseconds(0)));
+  EXPECT_EQ(server.AwaitHandlers(milliseconds(1)).size(), 2U) << "their clients were closed, they go on";
+  done.set_value();
+  EXPECT_TRUE(server.AwaitHandlers(std::chrono::seconds(20)).empty());
+}
+
+// Common proxies use a connection again for 60 s: the server's end must not come first.
+TEST(Http, KeepAliveOutlivesThatOfProxies) {
+  EXPECT_GT(HttpLimits().idle, std::chrono::seconds(60));
+  EXPECT_GT(base::ServeOptions().timeout_keep_alive, 60);
+}
+
+TEST(Http, AClientThatStallsInTheTlsHandshakeIsClosed) {
+  HttpOptions options = Local();
+  options.limits.header = std::chrono::seconds(1);
+  const std::string folder = PENG_SOURCE_DIR "/tests/data/tls/";
+  options.tls.certfile = folder + "server.pem";
+  options.tls.keyfile = folder + "server.key";
+  HttpServer server(options, Echo);
+  Client silent(server.port()), begun(server.port());
+  begun.Send(std::string("\x16\x03\x01\x02\x00\x01\x00", 7));  // of a ClientHello
+  EXPECT_EQ(silent.Rest(), "");
+  EXPECT_EQ(begun.Rest(), "");
 }
 
 TEST(Http, HeadHasTheHeadersOnly) {
@@ -680,6 +769,27 @@ TEST(Http, TlsFilesThatCannotBeUsedAreUsageErrors) {
         "--ssl-certfile /nonexistent.pem: cannot be read: No such file or directory; name a PEM file that peng may "
         "read");
   }
+}
+
+TEST(Http, ATlsFileThatIsNoFileIsNotWaitedFor) {
+  const std::string fifo = testing::TempDir() + "peng-tls-" + std::to_string(::getpid()) + ".fifo";
+  ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
+  const std::string folder = PENG_SOURCE_DIR "/tests/data/tls/";
+  for (const auto& [cert, key, authority] :
+       {std::tuple{fifo, std::string(), std::string()}, std::tuple{folder + "server.pem", fifo, std::string()},
+        std::tuple{folder + "server.pem", folder + "server.key", fifo}}) {
+    HttpOptions options = Local();
+    options.tls.certfile = cert;
+    options.tls.keyfile = key;
+    options.tls.ca_certs = authority;
+    try {
+      HttpServer server(options, Echo);
+      ADD_FAILURE() << cert << " " << key;
+    } catch (const base::Error& e) {
+      EXPECT_NE(std::string(e.what()).find("is not a regular file"), std::string::npos) << e.what();
+    }
+  }
+  std::filesystem::remove(fifo);
 }
 
 }  // namespace

@@ -66,19 +66,17 @@ void ReadLimit(std::string_view word, const std::string& where, KeyLimits* limit
   *target = value;
 }
 
-ApiKey ReadLine(std::string_view word, std::string_view rest, const std::string& where, int number,
-                const KeyLimits& defaults) {
+ApiKey ReadLine(std::string_view word, std::string_view rest, const std::string& where, const KeyLimits& defaults) {
   constexpr std::string_view kHashed = "sha256:";
-  ApiKey key{.name = "line-" + std::to_string(number), .limits = defaults};
+  constexpr const char* kForms = "write NAME:KEY or NAME:sha256:DIGEST";
   const size_t colon = word.find(':');
-  if (!word.starts_with(kHashed) && colon != std::string_view::npos) {
-    if (!IsName(word.substr(0, colon))) {
-      Refuse(where, "the name before ':' is not valid", "use up to 64 letters, digits, '-', '_' and '.'");
-    }
-    key.name = word.substr(0, colon);
-    word.remove_prefix(colon + 1);
+  if (colon == std::string_view::npos || word.starts_with(kHashed)) Refuse(where, "the key has no name", kForms);
+  if (!IsName(word.substr(0, colon))) {
+    Refuse(where, "the name before ':' is not valid", "use up to 64 letters, digits, '-', '_' and '.'");
   }
-  if (word.empty()) Refuse(where, "the key is empty", "write NAME:KEY or NAME:sha256:DIGEST");
+  ApiKey key{.name = std::string(word.substr(0, colon)), .limits = defaults};
+  word.remove_prefix(colon + 1);
+  if (word.empty()) Refuse(where, "the key is empty", kForms);
   if (word.starts_with(kHashed)) {
     const auto digest = FromHex(word.substr(kHashed.size()));
     if (!digest) Refuse(where, "the SHA-256 digest is not valid", "write its 64 hexadecimal digits");
@@ -98,6 +96,14 @@ void CheckLimitsAgree(const std::vector<ApiKey>& keys, const ApiKey& key, const 
     if (other.name == key.name && other.limits != key.limits) {
       Refuse(where, "\"" + key.name + "\" has other limits here than above", "give its keys the same limits");
     }
+  }
+}
+
+// The name of a key of the command line would be one account with two limits, and one client in the log.
+void CheckNamesDiffer(const std::vector<ApiKey>& flags, const std::vector<ApiKey>& read, const std::string& where) {
+  for (const ApiKey& key : read) {
+    const bool taken = std::any_of(flags.begin(), flags.end(), [&](const ApiKey& f) { return f.name == key.name; });
+    if (taken) Refuse(where, "\"" + key.name + "\" is the name of a key of --api-key", "give the key another name");
   }
 }
 
@@ -128,7 +134,7 @@ std::vector<ApiKey> ParseKeyFile(std::string_view text, const std::string& where
     const std::string at = where + ": line " + std::to_string(++number);
     const std::string_view word = NextWord(&line);
     if (word.empty()) continue;
-    ApiKey key = ReadLine(word, line, at, number, defaults);
+    ApiKey key = ReadLine(word, line, at, defaults);
     CheckLimitsAgree(keys, key, at);
     keys.push_back(std::move(key));
   }
@@ -158,6 +164,7 @@ void KeyRing::Reload() {
     WipeText(&text);
     // An emptied file must not open the server to everyone.
     if (read.empty()) Refuse(base::Printable(file_, 4096), "holds no keys", "add one, or leave --api-key-file out");
+    CheckNamesDiffer(fixed_, read, base::Printable(file_, 4096));
     WarnIfOthersMayRead(file_);
     keys->insert(keys->end(), read.begin(), read.end());
   }

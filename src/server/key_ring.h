@@ -19,7 +19,7 @@ struct ApiKey {
   KeyLimits limits = {};
 };
 
-// The keys of a text, one a line: "[NAME:]KEY" or "[NAME:]sha256:DIGEST" in hexadecimal, then optionally rpm=N, tpm=N
+// The keys of a text, one a line: "NAME:KEY" or "NAME:sha256:DIGEST" in hexadecimal, then optionally rpm=N, tpm=N
 // and concurrency=N in place of `defaults`. '#' begins a comment. Throws base::Error(kUsage) that names `where` and the
 // line, never what stands in it.
 std::vector<ApiKey> ParseKeyFile(std::string_view text, const std::string& where, const KeyLimits& defaults);
@@ -28,7 +28,7 @@ std::vector<ApiKey> ParseKeyFile(std::string_view text, const std::string& where
 void WipeText(std::string* text);
 
 struct KeyRingOptions {
-  std::vector<std::string> keys;  // named key-1, key-2 and so on
+  std::vector<std::string> keys;  // named key-1, key-2 and so on, which no key of the file may be
   std::string file = {};          // empty = none
   KeyLimits limits = {};          // of keys without their own
 };

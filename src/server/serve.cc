@@ -15,6 +15,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -64,14 +65,36 @@ class Signals {
     cleanup_ = std::move(cleanup);
   }
   void set_loaded() { loaded_ = true; }
+  // The process ends by itself: from now on the first signal ends it at once.
+  void set_ending() { asked_ = true; }
+  // If the process is still there after `limit`, it is ended with `code` and a warning about what it waited for.
+  void EndWithin(milliseconds limit, int code, std::string waits_for) {
+    std::lock_guard lock(mutex_);
+    end_ = {std::chrono::steady_clock::now() + limit, code, std::move(waits_for)};
+  }
+  // Ends the process without destructors.
+  [[noreturn]] void ExitNow(int code) {
+    {
+      std::lock_guard lock(mutex_);
+      if (cleanup_) cleanup_();
+    }
+    _exit(code);
+  }
 
  private:
+  struct End {
+    std::chrono::steady_clock::time_point at;
+    int code = 0;
+    std::string waits_for;
+  };
+
   void Watch(const std::stop_token& stop) {
     constexpr milliseconds kEcho{300};
     const timespec tick{0, 200'000'000};
     std::chrono::steady_clock::time_point asked_at;
     while (!stop.stop_requested()) {
       const int signal = sigtimedwait(&set_, nullptr, &tick);
+      ExitWhenOverdue();
       if (signal < 0) continue;
       if (signal == SIGHUP) {
         hangup_ = true;
@@ -92,18 +115,22 @@ class Signals {
     }
   }
 
-  [[noreturn]] void ExitNow(int code) {
+  void ExitWhenOverdue() {
+    std::optional<End> end;
     {
       std::lock_guard lock(mutex_);
-      if (cleanup_) cleanup_();
+      end = end_;
     }
-    _exit(code);
+    if (!end || std::chrono::steady_clock::now() < end->at) return;
+    base::LogWarning("exiting without waiting for {}", end->waits_for);
+    ExitNow(end->code);
   }
 
   sigset_t set_{}, before_{};
   std::atomic<bool> asked_{false}, loaded_{false}, hangup_{false};
   std::mutex mutex_;
   std::function<void()> cleanup_;
+  std::optional<End> end_;
   std::jthread thread_;
 };
 
@@ -265,13 +292,29 @@ void Drain(Service& service, HttpServer& http, const api::Llm& llm, Watchdog& wa
   const int running = llm.RunningGenerations();
   base::LogInfo("shutting down: {} generation(s) running, up to {} s for them", running, seconds);
   const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
-  while (llm.RunningGenerations() > 0 && std::chrono::steady_clock::now() < end) {
+  // What is being parsed and tokenized becomes a generation.
+  const auto at_work = [&] { return llm.RunningGenerations() > 0 || !http.AwaitHandlers(milliseconds(0)).empty(); };
+  while (at_work() && std::chrono::steady_clock::now() < end) {
     watchdog.Tick();
     std::this_thread::sleep_for(milliseconds(20));
   }
   if (const int left = llm.RunningGenerations(); left > 0) base::LogWarning("{} generation(s) cut off", left);
   // Time to write what is made but not yet sent; readers that take longer are cut off as well.
-  http.Drain(llm.RunningGenerations() > 0 ? milliseconds(0) : milliseconds(5000));
+  http.Drain(at_work() ? milliseconds(0) : milliseconds(5000));
+}
+
+// A handler cannot be interrupted, and it does not have to be waited for: it holds nothing that outlives the process.
+void EndIfHandlersStay(Signals& signals, HttpServer& http, int code) {
+  constexpr milliseconds kPatience{1500};
+  const std::vector<std::string> left = http.AwaitHandlers(kPatience);
+  if (left.empty()) return;
+  constexpr size_t kShown = 4;
+  std::string names;
+  for (size_t i = 0; i < std::min(kShown, left.size()); ++i) names += (i == 0 ? "" : ", ") + left[i];
+  if (left.size() > kShown) names += ", ...";
+  base::LogWarning("exiting without waiting for {} request(s) that are still being prepared: {}", left.size(), names);
+  FlushLogBriefly();
+  signals.ExitNow(code);
 }
 
 }  // namespace
@@ -305,12 +348,18 @@ int RunServer(base::ServeOptions options) {
 
   const bool orderly = AwaitEnd(signals, *llm, service, tls, watchdog);
   sd_notify(0, "STOPPING=1");
-  if (!orderly) base::LogError("the engine has stopped; exiting");
+  if (!orderly) {
+    base::LogError("the engine has stopped; exiting");
+    signals.set_ending();
+  }
+  const int code = orderly ? 0 : 1;
   Drain(service, http, *llm, watchdog, orderly ? options.drain_timeout : 0);
+  EndIfHandlersStay(signals, http, code);
+  signals.EndWithin(milliseconds(5000), code, "the last step of the engine");
   llm->Shutdown();
   base::LogInfo("stopped");
   FlushLogBriefly();
-  return orderly ? 0 : 1;
+  return code;
 }
 
 }  // namespace peng::server

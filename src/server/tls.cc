@@ -2,8 +2,10 @@
 #include "server/tls.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <string>
@@ -26,10 +28,15 @@ std::string Reason() {
   return reason == nullptr ? "unknown reason" : reason;
 }
 
+// OpenSSL would wait for the writer of a FIFO.
 void CheckReadable(const std::string& option, const std::string& path) {
-  if (::access(path.c_str(), R_OK) == 0) return;
-  Refuse(option, path, "cannot be read: " + std::generic_category().message(errno),
-         "name a PEM file that peng may read");
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  struct stat info{};
+  const bool opened = fd >= 0 && ::fstat(fd, &info) == 0;
+  const std::string why = opened ? "" : std::generic_category().message(errno);
+  if (fd >= 0) ::close(fd);
+  if (!opened) Refuse(option, path, "cannot be read: " + why, "name a PEM file that peng may read");
+  if (!S_ISREG(info.st_mode)) Refuse(option, path, "is not a regular file", "name a PEM file");
 }
 
 // A server has nobody to ask for the password of a key.

@@ -12,7 +12,7 @@ import time
 import openai
 import pytest
 
-from .conftest import TINY, client_of, events, post, raw_connection, request, wait_until_idle
+from .conftest import TINY, client_of, events, metrics, post, raw_connection, request, wait_for, wait_until_idle
 
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
 JSON = {"Content-Type": "application/json"}
@@ -328,6 +328,34 @@ def test_d43_the_end_has_a_time_limit(start_server):
     server.process.send_signal(signal.SIGTERM)
     assert server.process.wait(60) == 0
     link.close()
+
+
+def test_d43_the_end_while_the_model_loads(start_server, default_model):
+    server = start_server(default_model, ready=False)
+    deadline = time.monotonic() + 30
+    while "listening on" not in server.log():
+        assert time.monotonic() < deadline and server.process.poll() is None
+    server.process.send_signal(signal.SIGTERM)
+    assert server.process.wait(30) == 0
+    lines = server.log().splitlines()
+    assert sum("while loading: exiting" in line for line in lines) == 1 and "while loading" in lines[-1], lines
+    assert not any("ERROR" in line or "ready:" in line for line in lines)
+
+
+def test_d43_a_long_prompt_is_finished_at_the_end(start_server, default_model):
+    server = start_server(default_model, "--max-num-batched-tokens", 64, "--max-model-len", 2048, "--drain-timeout", 300)
+    computed = 'vllm:iteration_tokens_total_sum{engine="0"'
+    link = raw_connection(server)
+    body = json.dumps({"prompt": [9 + i % 400 for i in range(1200)], "max_tokens": 3, "ignore_eos": True}).encode()
+    link.sendall(b"POST %s HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" % (TEXT.encode(), len(body), body))
+    wait_for(lambda: any(name.startswith(computed) and 0 < value < 1000 for name, value in metrics(server).items()))
+    server.process.send_signal(signal.SIGTERM)
+    text = b""
+    link.settimeout(300)
+    while piece := link.recv(65536):
+        text += piece
+    assert text.startswith(b"HTTP/1.1 200") and b'"completion_tokens":3' in text
+    assert server.process.wait(30) == 0 and "cut off" not in server.log()
 
 
 def test_d43_keep_alive_outlives_proxies(start_server):

@@ -2,6 +2,7 @@
 """Who may use the server and how much: keys, the administrative key, limits, the address it listens on."""
 import hashlib
 import json
+import os
 import re
 import signal
 import socket
@@ -155,13 +156,27 @@ def test_sighup_reads_the_keys_again(guarded):
         reload("carol:new-key-1\n", "1 API keys are valid now")
         assert request(guarded, "GET", "/v1/models", headers=bearer("new-key-1"))[0] == 200
         assert request(guarded, "GET", "/v1/models", headers=bearer(KEY))[0] == 401
-        for faulty in ("", "dave:secret-of-dave with spaces\n"):
+        for faulty in ("", "dave:secret-of-dave with spaces\n", "carol:new-key-1\nsecret-of-dave\n"):
             reload(faulty, "ERROR the API keys stay as they were")
             assert request(guarded, "GET", "/v1/models", headers=bearer("new-key-1"))[0] == 200
         assert "secret-of-dave" not in guarded.log()
     finally:
         reload(old, "2 API keys are valid now")
     assert request(guarded, "GET", "/v1/models", headers=bearer(KEY))[0] == 200
+
+
+def test_a_key_file_that_became_a_pipe_holds_nobody_up(start_server, tmp_path):
+    path = key_file(tmp_path, f"alice:{KEY}\n")
+    server = start_server(TINY, "--api-key-file", path)
+    path.unlink()
+    os.mkfifo(path)
+    server.process.send_signal(signal.SIGHUP)
+    deadline = time.monotonic() + 30
+    while f"the API keys stay as they were: {path}: is not a regular file" not in server.log():
+        assert time.monotonic() < deadline, server.log()
+        time.sleep(0.02)
+    assert request(server, "GET", "/v1/models", headers=bearer(KEY))[0] == 200
+    assert server.stop() == 0
 
 
 def memory_of(process) -> bytes:
@@ -219,8 +234,6 @@ def test_keys_are_told_to_nobody(start_server, tmp_path, how):
 
 def listening_log(peng_binary, *arguments, env=None):
     """What `peng serve` says until it listens."""
-    import os
-
     inherited = {k: v for k, v in os.environ.items() if not k.startswith("PENG_")}
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -251,9 +264,21 @@ def test_d42_without_a_key_only_this_machine_is_served(peng_binary, tmp_path):
 
 
 def test_bad_key_settings_are_usage_errors(peng_binary, tmp_path):
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+
+    def named(name, text):
+        (tmp_path / name).mkdir()
+        return key_file(tmp_path / name, text)
+
     for arguments, told in (
         (["--api-key-file", tmp_path / "none"], "none"),
         (["--api-key-file", key_file(tmp_path, "alice:secret word\n")], "line 1"),
+        (["--api-key-file", fifo], f"{fifo}: is not a regular file"),
+        (["--ssl-certfile", fifo], f"{fifo}: is not a regular file"),
+        (["--config", fifo], f"{fifo}: is not a regular file"),
+        (["--api-key-file", named("a", "alice:k\nsecret\n")], "line 2: the key has no name"),
+        (["--api-key-file", named("b", "key-1:secret rpm=5\n"), "--api-key", "x"], '"key-1" is the name of a key of --api-key'),
         (["--api-key", ""], "--api-key"),
         (["--isolate-prefix-cache"], "--isolate-prefix-cache"),
         (["--audit-log", tmp_path / "none" / "audit"], "--audit-log"),

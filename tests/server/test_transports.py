@@ -84,7 +84,9 @@ def test_tls_with_the_openai_client(start_server):
     with httpx2.Client() as stranger, pytest.raises(httpx2.ConnectError):
         stranger.get(url + "/health")  # an authority that it does not know
     # Plain HTTP, rubbish, a client that only connects: none of them stops the others.
-    idle = socket.create_connection(("127.0.0.1", server.port), timeout=20)
+    idle = [socket.create_connection(("127.0.0.1", server.port), timeout=20) for _ in range(50)]
+    for link in idle[:25]:
+        link.sendall(b"\x16\x03\x01\x02\x00\x01\x00")  # of a ClientHello
     for opening in (b"GET /health HTTP/1.1\r\nHost: a\r\n\r\n", b"\x16\x03\x01\xff\xff" + b"x" * 1000):
         with socket.create_connection(("127.0.0.1", server.port), timeout=20) as link:
             link.sendall(opening)
@@ -93,7 +95,10 @@ def test_tls_with_the_openai_client(start_server):
             except ConnectionResetError:
                 pass
     assert presented(server.port) == der("server.pem")
-    idle.close()
+    with httpx2.Client(verify=trust()) as http:
+        chat_both_ways(openai_over(http, url))
+    for link in idle:
+        link.close()
     assert server.stop() == 0
 
 
