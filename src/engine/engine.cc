@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/error.h"
 #include "base/log.h"
 
 namespace peng::engine {
@@ -233,10 +234,19 @@ void Engine::CollectOldest() {
     rows = executor_->Collect(step.ticket);
   } catch (const std::exception& e) {
     failure = e.what();
+    NoteModelFault(e);
     base::LogError("step {} failed and ends its {} sequences: {}", step.plan.step, step.plan.sequences.size(), failure);
   }
   CountStep(step);  // before whoever waits for its results can ask
   Publish(failure.empty() ? scheduler_.Commit(step.plan, rows) : scheduler_.Fail(step.plan, failure));
+}
+
+// A file that was cut or written over stays so: what every request would find is told before it asks.
+void Engine::NoteModelFault(const std::exception& failure) {
+  const auto* error = dynamic_cast<const base::Error*>(&failure);
+  if (error == nullptr || error->kind() != base::ErrorKind::kModelFile) return;
+  const std::lock_guard lock(mutex_);
+  stats_.model_fault = error->what();
 }
 
 void Engine::CountStep(const Step& step) {

@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -73,6 +74,7 @@ class Engine : public EngineClient {
   void DrainInbox();
   void LaunchNext();
   void CollectOldest();
+  void NoteModelFault(const std::exception& failure);
   void CountStep(const Step& step);
   void Publish(std::vector<sched::RequestEvent> events);
   void PublishStats();

@@ -28,6 +28,7 @@ struct EngineStats {
   uint64_t cached_prompt_tokens = 0;  // of prompt_tokens, those taken from the prefix cache
   IterationTokens iteration_tokens;
   double step_seconds_p99 = 0;        // of the last steps
+  std::string model_fault;            // a step could not read the model: what is wrong until a restart; empty = nothing
   uint64_t refused_queue_reqs = 0;    // requests that max_num_queued_reqs turned away
   uint64_t refused_queue_tokens = 0;  // requests that max_num_queued_tokens turned away
 };

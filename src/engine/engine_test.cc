@@ -406,6 +406,30 @@ TEST_F(EngineTest, AnEngineThatDiesEndsEveryRequestAndSaysSo) {
   EXPECT_TRUE(engine_->Submit(Spec(2, 5, 6)));
 }
 
+class FaultyModel : public Executor {
+ public:
+  explicit FaultyModel(base::ErrorKind kind) : kind_(kind) {}
+  Ticket Launch(const sched::StepPlan&) override { return 1; }
+  std::vector<sched::SampledRow> Collect(Ticket) override { throw base::Error(kind_, "model.gguf", "changed"); }
+
+ private:
+  base::ErrorKind kind_;
+};
+
+TEST_F(EngineTest, AModelThatCannotBeReadAnyMoreIsToldUntilTheEnd) {
+  for (const auto& [kind, fault] :
+       {std::pair{base::ErrorKind::kModelFile, "model.gguf: changed"}, std::pair{base::ErrorKind::kRuntime, ""}}) {
+    engine_ = std::make_unique<Engine>(Config(), std::make_unique<FaultyModel>(kind));
+    EXPECT_EQ(engine_->Stats().model_fault, "");
+    EXPECT_FALSE(engine_->Submit(Spec(1, 5, 6)));
+    ended_.clear();
+    AwaitEnd({1});
+    EXPECT_EQ(ended_[1].event.finish, FinishReason::kError);
+    EXPECT_EQ(engine_->Stats().model_fault, fault);
+    EXPECT_EQ(engine_->Health(), EngineHealth::kReady);
+  }
+}
+
 double ProcessCpuSeconds() {
   timespec t;
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);

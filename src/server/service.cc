@@ -45,6 +45,14 @@ std::string_view KnownMethod(std::string_view method) {
   return "other";
 }
 
+// How a refused path is called in the log: that of the route, also with a method that it does not have.
+std::string_view PathName(std::string_view path) {
+  for (const Route& route : AllRoutes()) {
+    if (Matches(route.path, path)) return route.path;
+  }
+  return "none";
+}
+
 std::string_view Label(const Route* route) { return route != nullptr ? route->path : std::string_view("none"); }
 
 // The peer without its port, which changes with every connection.
@@ -194,7 +202,8 @@ std::optional<HttpResponse> Service::Precheck(const HttpRequest& head) {
   std::optional<HttpResponse> refusal = Refusal(head, route, client);
   if (!refusal) return std::nullopt;
   RequestScope scope(sinks_, client.value_or(Client()), head.Header("X-Request-Id"), AddressOf(head),
-                     KnownMethod(head.method), Label(route), route != nullptr && route->traffic != Traffic::kRequest);
+                     KnownMethod(head.method), PathName(head.path),
+                     route != nullptr && route->traffic != Traffic::kRequest);
   scope.SetStatus(refusal->status);
   metrics().ObserveHttp(KnownMethod(head.method), Label(route), refusal->status, 0);
   refusal->headers.emplace_back("X-Request-Id", scope.id());

@@ -97,7 +97,12 @@ def test_lines_have_levels_in_capitals_and_request_ids(start_server):
     assert reply.headers["x-request-id"] == "trace-1" and reply.parse().id == "cmpl-trace-1"
     unnamed = client.models.with_raw_response.list()
     assert re.fullmatch("[0-9a-f]{32}", unnamed.headers["x-request-id"])
+    for method, path in (("GET", TEXT), ("DELETE", "/v1/models/tiny"), ("GET", "/secret")):
+        assert request(server, method, path, headers={"X-Request-Id": f"refused-{method}"})[0] == (404 if path == "/secret" else 405)
     server.stop()
+    assert re.search(r"request_id=refused-DELETE .*method=DELETE path=/v1/models/\* status=405", server.log())
+    assert re.search(r"method=GET path=/v1/completions status=405", server.log())
+    assert re.search(r"method=GET path=none status=404", server.log()) and "secret" not in server.log()
     lines = server.log().splitlines()
     assert all(re.match(r"20\d\d-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} (DEBUG|INFO|WARNING|ERROR) .", line) for line in lines)
     told = [line for line in lines if "request_id=trace-1" in line]

@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """The model's file is changed under a running server: it answers as before, or says what is wrong; it never dies."""
+import json
 import os
 import shutil
 import time
 
 import pytest
 
-from .conftest import post
+from .conftest import metrics, post, request
 from .random_gguf import write_gguf
 
 PROMPT = {"prompt": "the quick brown fox", "max_tokens": 8, "temperature": 0, "ignore_eos": True, "return_token_ids": True}
 # Ids whose embeddings no earlier request has read.
+ERRORS = 'vllm:request_success_total{engine="0",finished_reason="error"'
 OTHER_IDS = [*range(200, 31000, 1000)]
 
 
@@ -45,6 +47,10 @@ def answer(server):
     return reply["choices"][0]["token_ids"]
 
 
+def probes(server):
+    return [request(server, "GET", path)[0] for path in ("/health", "/ready", "/ping")]
+
+
 def error_of(server, prompt):
     status, reply = post(server, "/v1/completions", {**PROMPT, "prompt": prompt})
     assert status == 500, reply
@@ -54,10 +60,16 @@ def error_of(server, prompt):
 def test_a_file_cut_short_fails_requests_with_its_name(serve_copy, untied):
     server, copy, _ = serve_copy(untied)
     size = copy.stat().st_size
+    assert probes(server) == [200, 200, 200]
+    failed = sum(value for name, value in metrics(server).items() if ERRORS in name)
     os.truncate(copy, 4096)
+    told = f"model.gguf: changed while it was in use ({size} bytes, now 4096)"
     for _ in range(2):
-        message = error_of(server, OTHER_IDS)
-        assert f"model.gguf: changed while it was in use ({size} bytes, now 4096)" in message
+        assert told in error_of(server, OTHER_IDS)
+    assert sum(value for name, value in metrics(server).items() if ERRORS in name) == failed + 2
+    # Nothing more is sent here by a balancer, and whoever looks is told why; restarting would not help.
+    assert probes(server) == [503, 503, 200]
+    assert told in json.loads(request(server, "GET", "/ready")[2])["error"]["message"]
     assert server.process.poll() is None
     assert server.stop() == 0
 

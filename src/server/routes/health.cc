@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// GET /health and /ready: ready to take requests. GET and POST /ping: alive, also while loading and draining.
+// GET /health and /ready: ready to take requests that can be answered. GET and POST /ping: alive, also while loading
+// and draining.
+#include <string>
+
+#include "base/error.h"
 #include "server/routes.h"
 
 namespace peng::server {
@@ -10,6 +14,10 @@ void Health(const Call& call) {
     ApiError unavailable = *error;
     unavailable.status = 503;
     return call.reply->Send(ToResponse(unavailable));
+  }
+  const std::string fault = std::get<0>(ready)->Stats().model_fault;
+  if (!fault.empty()) {
+    return call.reply->Send(ToResponse(StatusError(503, "The model cannot be read: " + base::Printable(fault, 4096))));
   }
   call.reply->Send({.content_type = ""});
 }
