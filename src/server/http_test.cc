@@ -660,6 +660,22 @@ TEST(Http, RepliesMayOutliveTheServer) {
   }
 }
 
+TEST(Http, NoDescriptorToListenOnIsSaidSo) {
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  rlimit none = before;
+  none.rlim_cur = 0;
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  std::string error;
+  try {
+    ListenTcp("127.0.0.1", 0);
+  } catch (const base::Error& e) {
+    error = e.what();
+  }
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_NE(error.find("cannot listen: Too many open files"), std::string::npos) << error;
+}
+
 bool HasV6() {
   try {
     return !ListenTcp("::1", 0).empty();

@@ -63,13 +63,17 @@ void SetPort(sockaddr* address, uint16_t port) {
 // nullopt, with errno in `error`, if the address cannot be bound.
 std::optional<ListeningSocket> Listen(const addrinfo& info, uint16_t port, int* error) {
   Fd fd(::socket(info.ai_family, kType, 0));
+  if (fd.get() < 0) {
+    *error = errno;
+    return std::nullopt;
+  }
   SetFlag(fd.get(), SOL_SOCKET, SO_REUSEADDR, 1);
   if (info.ai_family == AF_INET6) {
     const bool any = IN6_IS_ADDR_UNSPECIFIED(&reinterpret_cast<sockaddr_in6*>(info.ai_addr)->sin6_addr);
     SetFlag(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, any ? 0 : 1);
   }
   SetPort(info.ai_addr, port);
-  if (fd.get() < 0 || ::bind(fd.get(), info.ai_addr, info.ai_addrlen) != 0 || ::listen(fd.get(), kBacklog) != 0) {
+  if (::bind(fd.get(), info.ai_addr, info.ai_addrlen) != 0 || ::listen(fd.get(), kBacklog) != 0) {
     *error = errno;
     return std::nullopt;
   }
