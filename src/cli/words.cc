@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/words.h"
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cctype>
 #include <utility>
@@ -26,17 +27,6 @@ bool IsFlag(std::string_view word) {
                           name.substr(0, name.find('=')).find_first_of(" \t\n") == std::string_view::npos);
 }
 
-// "--max_model_len" -> "--max-model-len": people copy both spellings.
-std::string Dashed(std::string_view name) {
-  std::string out(name);
-  std::replace(out.begin(), out.end(), '_', '-');
-  return out;
-}
-
-std::string Bare(std::string_view flag) {
-  return std::string(flag.substr(std::min(flag.find_first_not_of('-'), flag.size())));
-}
-
 std::string Upper(std::string text) {
   for (char& c : text) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
   return text;
@@ -55,6 +45,53 @@ std::string Usage(const Argument& argument) {
   return text;
 }
 
+// Before each value that CLI11 sees, so that it takes no "-1" for a flag, no "" for none and no "[1,2]" for two. A
+// value without it is a flag that was taken for one. No word of a command line contains it.
+constexpr char kMark = '\0';
+
+std::string Unmarked(std::string word) {
+  std::erase(word, kMark);
+  return word;
+}
+
+void Add(const Argument& argument, CLI::App* app) {
+  std::string names = base::Joined(argument.names);
+  const bool list = argument.takes == Takes::kList;
+  if (argument.takes == Takes::kNothing) {
+    for (const std::string& name : argument.names) names += name.starts_with("--") ? ", !--no-" + name.substr(2) : "";
+    app->add_flag(names)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  } else {
+    CLI::Option* option = app->add_option(names)->type_name(argument.metavar)->expected(1, list ? -1 : 1);
+    option->allow_extra_args(list)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+    option->inject_separator(list);  // "" between the values of two occurrences
+  }
+}
+
+// The words as CLI11 is to see them: values marked, and '-' for '_' in flags, as people copy both spellings.
+std::vector<std::string> Marked(std::span<const std::string> words, const CLI::App& app) {
+  std::vector<std::string> out;
+  for (bool flags = true; const std::string& word : words) {
+    if (!flags || !IsFlag(word)) {
+      out.push_back(kMark + word);
+      continue;
+    }
+    flags = word != "--";
+    const size_t size = std::min(word[1] == '-' ? word.find('=') : 2, word.size());
+    std::string name = word.substr(0, size);
+    std::replace(name.begin(), name.end(), '_', '-');
+    const std::string rest = word.substr(size);  // "=8", or "8" of "-p8"
+    const CLI::Option* option = app.get_option_no_throw(name);
+    if (rest.empty() || option == nullptr || option->get_items_expected_max() == 0) {
+      out.push_back(name + rest + (rest == "=" ? std::string(1, kMark) : ""));
+      continue;
+    }
+    out.push_back(name);
+    out.push_back(kMark + rest.substr(rest[0] == '=' ? 1 : 0));
+    if (option->get_allow_extra_args()) out.emplace_back("--");  // only this value is the list's
+  }
+  return out;
+}
+
 }  // namespace
 
 const std::string& Argument::name() const {
@@ -66,16 +103,9 @@ const std::string& Argument::name() const {
 Words::Words(std::string command, std::vector<Argument> arguments, std::function<std::string(std::string_view)> why_not)
     : command_(std::move(command)), arguments_(std::move(arguments)), why_not_(std::move(why_not)) {}
 
-const Argument* Words::Find(std::string_view name) const {
-  for (const Argument& argument : arguments_) {
-    if (std::find(argument.names.begin(), argument.names.end(), name) != argument.names.end()) return &argument;
-  }
-  return nullptr;
-}
-
 void Words::RefuseFlag(const std::string& flag) const {
-  const std::string shown = base::Printable(flag.substr(0, flag.find('=')), 80);
-  const std::string bare = Bare(shown);
+  const std::string shown = base::Printable(flag.substr(0, flag.find('=', 2)), 80);
+  const std::string bare = shown.substr(std::min(shown.find_first_not_of('-'), shown.size()));
   if (const std::string reason = why_not_(bare); !reason.empty()) Refuse(shown, reason, "");
   std::vector<std::string_view> names;
   for (const Argument& argument : arguments_) {
@@ -88,105 +118,65 @@ void Words::RefuseFlag(const std::string& flag) const {
          nearest.empty() ? "see " + command_ + " --help" : "did you mean --" + nearest + "?");
 }
 
-size_t Words::TakeValues(const Argument& argument, const std::string& name, std::span<const std::string> words,
-                         size_t i, std::vector<std::string>* values) const {
-  do {
-    if (i == words.size()) Refuse(name, "needs a value", "write " + name + " " + argument.metavar);
-    if (IsFlag(words[i])) {
-      const std::string word = base::Printable(words[i], 80);
-      Refuse(name, "needs a value before " + word,
-             "write " + name + " " + argument.metavar + ", or " + name + "=" + word + " if that is the value");
-    }
-    values->push_back(words[i++]);
-  } while (argument.takes == Takes::kList && i < words.size() && !IsFlag(words[i]));
-  return i;
-}
-
-size_t Words::TakeFlag(std::span<const std::string> words, size_t i) {
-  const std::string& word = words[i++];
-  const size_t equals = std::min(word.find('='), word.size());
-  const bool short_one = word[1] != '-';
-  std::string name = short_one ? word : Dashed(word.substr(0, equals));
-  const Argument* argument = Find(name);
-  std::vector<std::string> values;
-  if (argument == nullptr && short_one && (argument = Find(word.substr(0, 2))) != nullptr) {  // -pTEXT
-    if (argument->takes == Takes::kNothing) RefuseFlag(word);
-    values.push_back(word.substr(word[2] == '=' ? 3 : 2));
-  } else if (argument == nullptr && name.starts_with("--no-") && equals == word.size()) {
-    argument = Find("--" + name.substr(5));
-    if (argument == nullptr || argument->takes != Takes::kNothing) RefuseFlag(name);
-    values.emplace_back("false");
-  } else if (argument == nullptr) {
-    RefuseFlag(name);
-  } else if (!short_one && equals < word.size()) {
-    values.push_back(word.substr(equals + 1));
-  } else if (argument->takes == Takes::kNothing) {
-    values.emplace_back("true");
-  } else {
-    i = TakeValues(*argument, name, words, i, &values);
-    if (values.size() > 1) {
-      greedy_ = argument;
-      greedy_word_ = values.back();
-    }
-  }
-  Give(*argument, std::move(values));
-  return i;
-}
-
-void Words::Give(const Argument& argument, std::vector<std::string> values) {
-  for (Given& given : given_) {
-    if (given.argument != &argument) continue;
-    if (argument.takes != Takes::kList) Refuse(argument.name(), "is given twice", "keep one of them");
-    given.values.insert(given.values.end(), values.begin(), values.end());
-    return;
-  }
-  given_.push_back({&argument, std::move(values)});
-}
-
-void Words::GivePositionals(const std::vector<std::string>& words) {
-  auto word = words.begin();
-  for (const Argument& argument : arguments_) {
-    if (argument.is_positional() && word != words.end()) Give(argument, {*word++});
-  }
-  if (word == words.end()) return;
+void Words::RefuseWord(const std::string& word) const {
   std::string takes;
   for (const Argument& argument : arguments_) {
     if (argument.is_positional()) takes += (takes.empty() ? " takes " : " and ") + Upper(argument.names[0]);
   }
-  Refuse(command_, "\"" + base::Printable(*word, 80) + "\" is one word too many",
+  Refuse(command_, "\"" + base::Printable(word, 80) + "\" is one word too many",
          takes.empty() ? "it takes none" : command_ + takes + " only; put quotes around a text with spaces");
 }
 
-void Words::CheckRequired() const {
-  for (const Argument& argument : arguments_) {
-    const auto is_this = [&](const Given& given) { return given.argument == &argument; };
-    if (!argument.required || std::any_of(given_.begin(), given_.end(), is_this)) continue;
-    Refuse(command_, "needs " + Usage(argument), argument.help);
+void Words::Set(const Argument& argument, const std::vector<std::string>& marked) {
+  const std::string& name = argument.name();
+  std::vector<std::string> values;
+  for (const std::string& value : marked) {
+    if (value.empty()) continue;
+    values.push_back(Unmarked(value));
+    if (value[0] == kMark || argument.takes == Takes::kNothing) continue;
+    const std::string word = base::Printable(values.back(), 80);
+    Refuse(name, "needs a value before " + word,
+           "write " + name + " " + argument.metavar + ", or " + name + "=" + word + " if that is the value");
   }
+  if (values.empty()) return;
+  if (values.size() > 1 && argument.takes != Takes::kList) Refuse(name, "is given twice", "keep one of them");
+  if (values.size() > 1 && !marked.end()[-2].empty()) {
+    greedy_ = &argument;
+    greedy_word_ = values.back();
+  }
+  argument.set(values);
 }
 
 bool Words::Parse(std::span<const std::string> words) {
-  const auto end_of_flags = std::find(words.begin(), words.end(), "--");
-  if (std::find_if(words.begin(), end_of_flags,
-                   [](const std::string& word) { return word == "--help" || word == "-h"; }) != end_of_flags) {
+  CLI::App app;
+  app.allow_extras();  // an ExtrasError has a text only
+  for (const Argument& argument : arguments_) {
+    if (argument.set) Add(argument, &app);  // help is CLI11's
+  }
+  const std::vector<std::string> marked = Marked(words, app);
+  const auto asks_help = [](const std::string& word) { return word == "--help" || word == "-h"; };
+  if (std::any_of(marked.begin(), marked.end(), asks_help)) return false;  // whatever is wrong with other words
+  try {
+    app.parse(std::vector<std::string>(marked.rbegin(), marked.rend()));
+  } catch (const CLI::CallForHelp&) {  // "-h" among switches: "-vh"
     return false;
+  } catch (const CLI::ArgumentMismatch&) {  // the last word is "--port" or ends with the 'p' of "-qp"
+    const std::string& word = marked.back();
+    const CLI::Option* option = app.get_option(word[1] == '-' ? word : std::string("-") + word.back());
+    Refuse(option->get_name(), "needs a value", "write " + option->get_name() + " " + option->get_type_name());
   }
-  std::vector<std::string> positionals;
-  bool flags = true;
-  for (size_t i = 0; i < words.size();) {
-    if (flags && words[i] == "--") {
-      flags = false;
-      ++i;
-    } else if (flags && IsFlag(words[i])) {
-      i = TakeFlag(words, i);
-    } else {
-      positionals.push_back(words[i++]);
-    }
+  for (const Argument& argument : arguments_) {
+    if (argument.set) Set(argument, app.get_option(argument.name())->results());
   }
-  GivePositionals(positionals);
-  if (!positionals.empty()) greedy_ = nullptr;
-  CheckRequired();
-  for (const Given& given : given_) given.argument->set(given.values);
+  for (const std::string& word : app.remaining()) {
+    if (word[0] == kMark) RefuseWord(Unmarked(word));
+    if (word != "--") RefuseFlag(word);
+  }
+  for (const Argument& argument : arguments_) {
+    const bool given = argument.set && app.count(argument.name()) > 0;
+    if (argument.required && !given) Refuse(command_, "needs " + Usage(argument), argument.help);
+    if (argument.is_positional() && given) greedy_ = nullptr;
+  }
   return true;
 }
 

@@ -19,6 +19,7 @@ struct Argument {
   std::string help;
   bool required = false;
   // "true" or "false" of a switch, or what its '=' says; the value; or the values, of several occurrences together.
+  // Empty for the switch that asks for help.
   std::function<void(const std::vector<std::string>& values)> set;
 
   const std::string& name() const;
@@ -31,7 +32,8 @@ class Words {
   // `why_not` tells why a flag of another program or command is none here, and what to do instead; empty for others.
   Words(std::string command, std::vector<Argument> arguments, std::function<std::string(std::string_view)> why_not);
 
-  // Sets the arguments in the order of the words. False if help is asked for. Throws base::Error(kUsage).
+  // Sets the arguments that the words give. False if help is asked for, and nothing is set then. Throws
+  // base::Error(kUsage), when some may be set.
   bool Parse(std::span<const std::string> words);
 
   // For people: "  --prompt TEXT    the text", one line each.
@@ -43,25 +45,13 @@ class Words {
   const std::string& greedy_word() const { return greedy_word_; }
 
  private:
-  struct Given {
-    const Argument* argument = nullptr;
-    std::vector<std::string> values;
-  };
-
-  const Argument* Find(std::string_view name) const;
   [[noreturn]] void RefuseFlag(const std::string& flag) const;
-  // Takes the flag at words[i] and its values; returns the index after them.
-  size_t TakeFlag(std::span<const std::string> words, size_t i);
-  size_t TakeValues(const Argument& argument, const std::string& name, std::span<const std::string> words, size_t i,
-                    std::vector<std::string>* values) const;
-  void Give(const Argument& argument, std::vector<std::string> values);
-  void GivePositionals(const std::vector<std::string>& words);
-  void CheckRequired() const;
+  [[noreturn]] void RefuseWord(const std::string& word) const;
+  void Set(const Argument& argument, const std::vector<std::string>& marked);
 
   std::string command_;  // "peng chat"
   std::vector<Argument> arguments_;
   std::function<std::string(std::string_view)> why_not_;
-  std::vector<Given> given_;
   const Argument* greedy_ = nullptr;
   std::string greedy_word_;
 };

@@ -73,6 +73,9 @@ TEST_F(WordsTest, SpellingsAndValues) {
   EXPECT_EQ(ValuesOf({"--offline"}), (Values{{"--offline", {"true"}}}));
   EXPECT_EQ(ValuesOf({"--no-offline", "m"}), (Values{{"--model", {"m"}}, {"--offline", {"false"}}}));
   EXPECT_EQ(ValuesOf({"--offline=false"}), (Values{{"--offline", {"false"}}}));
+  EXPECT_EQ(ValuesOf({"--offline="}), (Values{{"--offline", {""}}}));
+  EXPECT_EQ(ValuesOf({"--port", "", "{}"}), (Values{{"--model", {"{}"}}, {"--port", {""}}}));
+  EXPECT_EQ(ValuesOf({"--", "--port"}), (Values{{"--model", {"--port"}}}));
 }
 
 TEST_F(WordsTest, ListsEndAtAFlag) {
@@ -80,11 +83,19 @@ TEST_F(WordsTest, ListsEndAtAFlag) {
             (Values{{"--api-key", {"a", "b"}}, {"--model", {"m"}}, {"--port", {"8"}}}));
   EXPECT_EQ(ValuesOf({"--api-key", "a", "--", "m"}), (Values{{"--api-key", {"a"}}, {"--model", {"m"}}}));
   EXPECT_EQ(ValuesOf({"--api-key=a", "m", "--api-key=[b]"}), (Values{{"--api-key", {"a", "[b]"}}, {"--model", {"m"}}}));
+  EXPECT_EQ(ValuesOf({"--api-key", "[a,b]", "", "-1", "++", "%%"}),
+            (Values{{"--api-key", {"[a,b]", "", "-1", "++", "%%"}}}));
   Words words = MakeWords();
   ASSERT_TRUE(words.Parse(std::vector<std::string>{"--api-key", "a", "m"}));
   ASSERT_NE(words.greedy_list(), nullptr);
   EXPECT_EQ(words.greedy_list()->name(), "--api-key");
   EXPECT_EQ(words.greedy_word(), "m");
+  for (const std::vector<std::string>& one_each : {std::vector<std::string>{"--api-key", "a", "--api-key", "b"},
+                                                   std::vector<std::string>{"m", "--api-key", "a", "b"}}) {
+    Words others = MakeWords();
+    ASSERT_TRUE(others.Parse(one_each));
+    EXPECT_EQ(others.greedy_list(), nullptr);
+  }
 }
 
 TEST_F(WordsTest, FaultsNameTheFlagAndWhatToDo) {
@@ -94,6 +105,7 @@ TEST_F(WordsTest, FaultsNameTheFlagAndWhatToDo) {
   EXPECT_EQ(ErrorOf({"--eager"}), "--eager: is vLLM's; leave it out");
   EXPECT_EQ(ErrorOf({"-tp", "2"}), "-tp: is no flag of peng serve; see peng serve --help");
   EXPECT_EQ(ErrorOf({"--no-port"}), "--no-port: is no flag of peng serve; see peng serve --help");
+  EXPECT_EQ(ErrorOf({"m", "-p"}), "--port: needs a value; write --port X");
   EXPECT_EQ(ErrorOf({"--port"}), "--port: needs a value; write --port X");
   EXPECT_EQ(ErrorOf({"--port", "--offline"}),
             "--port: needs a value before --offline; write --port X, or --port=--offline if that is the value");
@@ -121,6 +133,8 @@ TEST_F(WordsTest, WhatIsRequired) {
 TEST_F(WordsTest, HelpWinsAndListsEveryArgument) {
   EXPECT_EQ(ErrorOf({"--prot", "8", "--help"}), "help");
   EXPECT_EQ(ErrorOf({"-h"}), "help");
+  EXPECT_EQ(ErrorOf({"--port", "--help"}), "help");
+  EXPECT_EQ(ErrorOf({"-h", "--port"}), "help");
   EXPECT_EQ(ValuesOf({"--", "-h"}), (Values{{"--model", {"-h"}}}));
   EXPECT_EQ(MakeWords().Help("Serves."),
             "usage: peng serve [MODEL] [FLAGS]\n\nServes.\n\n"
