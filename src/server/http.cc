@@ -272,6 +272,8 @@ class HttpServer::Impl::Connection : public std::enable_shared_from_this<Connect
   static constexpr size_t kReadBytes = 64 << 10;
   // What an idle connection holds.
   static constexpr size_t kFirstBytes = 512;
+  // A client that has sent so much of a body is one that sends, not one that only holds a connection.
+  static constexpr size_t kLargeBody = 4096;
 
   // False when the connection is to be closed.
   asio::awaitable<bool> ServeOne() {
@@ -376,6 +378,8 @@ class HttpServer::Impl::Connection : public std::enable_shared_from_this<Connect
         extra_headers_.emplace_back("Retry-After", "1");
         co_return co_await Refuse(503, "Too many large requests at once.");
       }
+      // As much is read at once as the buffer has room for: half a kilobyte at first.
+      if (parser.get().body().size() >= kLargeBody) buffer_.reserve(kReadBytes);
     }
     co_return true;
   }
