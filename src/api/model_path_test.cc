@@ -58,7 +58,7 @@ TEST_F(ModelPath, OfflineIsAnErrorThatSaysWhereItLooked) {
     ResolveModel(options);
     FAIL();
   } catch (const base::Error& error) {
-    EXPECT_EQ(error.kind(), base::ErrorKind::kModelFile);
+    EXPECT_EQ(error.kind(), base::ErrorKind::kUsage);
     const std::string text = error.what();
     EXPECT_NE(text.find((home_ / "models/org/none").string()), std::string::npos) << text;
     EXPECT_NE(text.find((home_ / "hf/hub/models--org--none").string()), std::string::npos) << text;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/http.h"
 
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/resource.h>
@@ -24,90 +23,12 @@
 #include "base/error.h"
 #include "base/options.h"
 #include "server/listen.h"
+#include "server/test_http.h"
 
 namespace peng::server {
 namespace {
 
 using std::chrono::milliseconds;
-
-// A blocking client that sees the bytes.
-class Client {
- public:
-  explicit Client(uint16_t port) : Client(V4(port)) {}
-  explicit Client(const std::string& path) : Client(Unix(path)) {}
-  static Client OverV6(uint16_t port) { return Client(V6(port)); }
-  Client() : fd_(::socket(AF_INET, SOCK_STREAM, 0)) {}  // to be connected later
-  ~Client() { Close(); }
-  Client(const Client&) = delete;
-  Client& operator=(const Client&) = delete;
-
-  bool connected() const { return connected_; }
-  void Send(const std::string& bytes) { (void)!::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL); }
-  // Reads until `end` was seen or the server closes.
-  std::string Until(const std::string& end) {
-    std::string text;
-    char byte = 0;
-    while (text.size() < end.size() || !text.ends_with(end)) {
-      if (::recv(fd_, &byte, 1, 0) != 1) break;
-      text += byte;
-    }
-    return text;
-  }
-  std::string Rest() {
-    std::string text;
-    char buffer[4096];
-    for (ssize_t n; (n = ::recv(fd_, buffer, sizeof(buffer), 0)) > 0;) text.append(buffer, static_cast<size_t>(n));
-    return text;
-  }
-  void Close() {
-    if (fd_ >= 0) ::close(fd_);
-    fd_ = -1;
-  }
-  void Connect(uint16_t port) { Connect(V4(port)); }
-  void HalfClose() { ::shutdown(fd_, SHUT_WR); }
-
- private:
-  struct Address {
-    sockaddr_storage bytes = {};
-    socklen_t size = 0;
-  };
-  template <typename T>
-  static Address Of(const T& address) {
-    Address out;
-    std::memcpy(&out.bytes, &address, sizeof(address));
-    out.size = sizeof(address);
-    return out;
-  }
-  static Address V4(uint16_t port) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(port);
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    return Of(address);
-  }
-  static Address V6(uint16_t port) {
-    sockaddr_in6 address{};
-    address.sin6_family = AF_INET6;
-    address.sin6_port = htons(port);
-    address.sin6_addr = in6addr_loopback;
-    return Of(address);
-  }
-  static Address Unix(const std::string& path) {
-    sockaddr_un address{};
-    address.sun_family = AF_UNIX;
-    std::memcpy(address.sun_path, path.data(), path.size());
-    return Of(address);
-  }
-  explicit Client(const Address& address) : fd_(::socket(address.bytes.ss_family, SOCK_STREAM, 0)) { Connect(address); }
-  void Connect(const Address& address) {
-    connected_ = ::connect(fd_, reinterpret_cast<const sockaddr*>(&address.bytes), address.size) == 0;
-    timeval limit{20, 0};
-    ::setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
-  }
-
-  int fd_;
-  bool connected_ = false;
-};
 
 HttpOptions Local() {
   HttpOptions options;
@@ -524,22 +445,27 @@ TEST(Http, BodiesHaveASharedLimit) {
   HttpOptions options = Local();
   options.limits.body_bytes = 1000;
   options.limits.all_body_bytes = 1500;
-  HttpServer server(options, Echo);
+  std::promise<void> begun, done;
+  HttpServer server(options, [&, wait = done.get_future().share()](const HttpRequest& request, const auto& reply) {
+    if (request.path == "/hold") {
+      begun.set_value();
+      wait.wait();
+    }
+    Echo(request, reply);
+  });
+  const std::string length = " HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n", head = "POST /" + length;
   Client first(server.port());
-  const std::string head = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n";
-  first.Send(head + "Expect: 100-continue\r\n\r\n");
-  EXPECT_EQ(first.Until("\r\n\r\n"), "HTTP/1.1 100 Continue\r\n\r\n");
-  first.Send(std::string(999, 'x'));
-  // The first one's bytes are in the server once a second one of the same size is refused.
+  first.Send("POST /hold" + length + "\r\n" + std::string(1000, 'x'));
+  begun.get_future().wait();  // its bytes are in the server
   std::string reply;
-  for (int i = 0; i < 200 && !reply.starts_with("HTTP/1.1 503"); ++i) {
+  {
     Client other(server.port());
     other.Send(head + "Connection: close\r\n\r\n" + std::string(1000, 'x'));
     reply = other.Rest();
   }
   EXPECT_TRUE(reply.starts_with("HTTP/1.1 503")) << reply.substr(0, 200);
   EXPECT_NE(reply.find("Retry-After: 1\r\n"), std::string::npos);
-  first.Send("x");
+  done.set_value();
   EXPECT_TRUE(first.Until("\r\n").starts_with("HTTP/1.1 200"));
   // Its share is given back once the handler is done, which may be after the reply has arrived.
   for (int i = 0; i < 200 && !reply.starts_with("HTTP/1.1 200"); ++i) {
