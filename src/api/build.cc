@@ -13,7 +13,10 @@
 #include <vector>
 
 #include "api/loaded_model.h"
+#include "api/model_path.h"
+#include "api/prepare.h"
 #include "api/tokenizer_spec.h"
+#include "base/cpu_features.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -68,7 +71,8 @@ engine::MemoryPlan Plan(const LoadedModel& loaded, const base::ServeOptions& opt
   backend::Backend& backend = *loaded.backend;
   const std::vector<backend::KvSpec> specs = loaded.model->Kv(backend.DefaultKvDType());
   engine::MemoryDemand demand;
-  demand.free = static_cast<int64_t>(static_cast<double>(backend.FreeMemoryBytes()) * options.gpu_memory_utilization);
+  demand.available = backend.FreeMemoryBytes();
+  demand.free = static_cast<int64_t>(static_cast<double>(demand.available) * options.gpu_memory_utilization);
   demand.weights = loaded.loader->planned_bytes();
   demand.mapped = loaded.loader->mapped_bytes();
   demand.other = kOtherBytes;
@@ -120,26 +124,52 @@ std::string TextOf(const text::Tokenizer& tokenizer, std::optional<int32_t> id) 
   return id ? std::string(tokenizer.TokenPiece(*id)) : std::string();
 }
 
+struct TemplateText {
+  std::string text, where;
+};
+
 // --chat-template is a file if there is one of that name, otherwise the template itself.
-std::shared_ptr<const text::ChatTemplate> MakeTemplate(const formats::Checkpoint& checkpoint, std::string where,
+TemplateText ReadTemplate(const std::string& chat_template) {
+  std::error_code not_a_path;
+  if (std::filesystem::is_regular_file(chat_template, not_a_path)) {
+    return {base::ReadFile(chat_template, kMaxTemplateBytes, ErrorKind::kUsage), chat_template};
+  }
+  if (chat_template.find_first_of("{%\n") == std::string::npos) {
+    throw Error(ErrorKind::kUsage, "--chat-template " + base::Printable(chat_template), "is no file and no template",
+                "give the path of a .jinja file, or the template itself");
+  }
+  return {chat_template, "--chat-template"};
+}
+
+std::shared_ptr<const text::ChatTemplate> MakeTemplate(const formats::Checkpoint& checkpoint,
                                                        const base::ServeOptions& options,
                                                        const text::Tokenizer& tokenizer) {
-  std::string source = checkpoint.chat_template.value_or("");
-  if (!options.chat_template.empty()) {
-    source = options.chat_template;
-    where = "--chat-template";
-    std::error_code not_a_path;
-    if (std::filesystem::is_regular_file(source, not_a_path)) {
-      where = source;
-      source = base::ReadFile(source, kMaxTemplateBytes);
-    } else if (source.find_first_of("{%\n") == std::string::npos) {
-      throw Error(ErrorKind::kUsage, "--chat-template " + base::Printable(source), "is no file and no template",
-                  "give the path of a .jinja file, or the template itself");
-    }
+  TemplateText source{checkpoint.chat_template.value_or(""), checkpoint.chat_template_source};
+  if (!options.chat_template.empty()) source = ReadTemplate(options.chat_template);
+  if (source.text.empty()) return nullptr;
+  return std::make_shared<const text::ChatTemplate>(source.text, TextOf(tokenizer, tokenizer.bos_id()),
+                                                    TextOf(tokenizer, tokenizer.eos_id()), source.where);
+}
+
+std::string GenerationConfigPath(const std::string& model) {
+  std::error_code error;
+  const std::filesystem::path path(model);
+  return ((std::filesystem::is_directory(path, error) ? path : path.parent_path()) / "generation_config.json").string();
+}
+
+// Ends of replies that the vocabulary does not have end none, and no rule about them can be kept.
+void DropUnknownEosIds(const std::string& path, int64_t vocab_size, std::vector<int32_t>* ids) {
+  const size_t before = ids->size();
+  std::erase_if(*ids, [&](int32_t id) {
+    if (id < vocab_size) return false;
+    base::LogWarning("{}: \"eos_token_id\" has {}, but the vocabulary has {} tokens: no reply will end with it",
+                     base::Printable(path, 4096), id, vocab_size);
+    return true;
+  });
+  if (before > 0 && ids->empty()) {
+    base::LogWarning("{}: no token ends a reply: correct \"eos_token_id\", or send stop or max_tokens in requests",
+                     base::Printable(path, 4096));
   }
-  if (source.empty()) return nullptr;
-  return std::make_shared<const text::ChatTemplate>(source, TextOf(tokenizer, tokenizer.bos_id()),
-                                                    TextOf(tokenizer, tokenizer.eos_id()), where);
 }
 
 // What turns text into tokens and back.
@@ -152,9 +182,8 @@ struct TextParts {
 std::shared_future<TextParts> StartTextParts(formats::Checkpoint& checkpoint, const base::ServeOptions& options) {
   const auto make = [&checkpoint, &options] {
     TextParts parts;
-    const std::string source = checkpoint.tokenizer.source;
     parts.tokenizer = std::make_shared<const text::Tokenizer>(MakeTokenizerSpec(std::move(checkpoint.tokenizer)));
-    parts.chat_template = MakeTemplate(checkpoint, source, options, *parts.tokenizer);
+    parts.chat_template = MakeTemplate(checkpoint, options, *parts.tokenizer);
     return parts;
   };
   return std::async(std::launch::async, make).share();
@@ -166,6 +195,13 @@ void ThrowIfFailed(const std::shared_future<TextParts>& parts) {
 
 }  // namespace
 
+void CheckSettings(const base::ServeOptions& options) {
+  CheckModelName(options);
+  base::SelectIsa(base::DetectCpu(), options.max_isa);
+  if (!options.chat_template.empty()) ReadTemplate(options.chat_template);
+  StepLimits(options);
+}
+
 std::unique_ptr<Llm> BuildLlm(const base::ServeOptions& options) {
   auto running = std::make_shared<Running>();
   LoadedModel& loaded = running->loaded;
@@ -176,6 +212,10 @@ std::unique_ptr<Llm> BuildLlm(const base::ServeOptions& options) {
   base::LogInfo("{}: {}, {} layers; {}", checkpoint.path, loaded.model->info().architecture,
                 loaded.model->info().num_layers, backend.Describe());
 
+  if (options.generation_config == "auto") {
+    CheckGenerationConfig(checkpoint.generation_config, GenerationConfigPath(checkpoint.path));
+  }
+  DropUnknownEosIds(checkpoint.path, vocab_size, &checkpoint.eos_token_ids);
   const int block_size = backend.DefaultBlockSize();
   const engine::MemoryPlan plan = Plan(loaded, options);
   const std::shared_future<TextParts> text = StartTextParts(checkpoint, options);

@@ -12,4 +12,7 @@ namespace peng::api {
 // for a setting, or a plan that does not fit, with one that does; kModelFile for the model.
 std::unique_ptr<Llm> BuildLlm(const base::ServeOptions& options);
 
+// Throws what BuildLlm throws for settings that can be judged without opening the model, as before a port is taken.
+void CheckSettings(const base::ServeOptions& options);
+
 }  // namespace peng::api

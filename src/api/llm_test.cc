@@ -11,6 +11,7 @@
 
 #include "api/prepare.h"
 #include "api/test_llm.h"
+#include "base/error.h"
 
 namespace peng::api {
 namespace {
@@ -256,6 +257,37 @@ TEST(Llm, DefaultsComeFromTheModel) {
   EXPECT_EQ(spec.sampling.top_p, 0.5);
   EXPECT_EQ(spec.sampling.top_k, 40);
   EXPECT_EQ(spec.max_tokens, 9);
+}
+
+std::string ConfigError(const char* field, Json value) {
+  try {
+    CheckGenerationConfig(Json(Json::Object{{field, std::move(value)}}), "m/generation_config.json");
+  } catch (const base::Error& e) {
+    EXPECT_EQ(e.kind(), base::ErrorKind::kModelFile);
+    return e.what();
+  }
+  return "";
+}
+
+TEST(Llm, DefaultsOfTheModelAreChecked) {
+  EXPECT_EQ(
+      ConfigError("top_p", -5),
+      "m/generation_config.json: \"top_p\" is -5, must be in (0, 1]; correct it, or use --generation-config vllm, "
+      "which leaves the file's values out");
+  EXPECT_NE(ConfigError("temperature", "x").find("\"temperature\" is \"x\", must be in [0, 2]"), std::string::npos);
+  for (const char* field : {"temperature", "top_p", "top_k", "min_p", "repetition_penalty", "max_new_tokens"}) {
+    for (const Json& bad : {Json(1e300), Json(-5), Json("1"), Json(true), Json(Json::Array())}) {
+      EXPECT_NE(ConfigError(field, bad), "") << field << " " << bad.Dump();
+    }
+    EXPECT_EQ(ConfigError(field, nullptr), "") << field;
+    EXPECT_EQ(ConfigError(field, 1), "") << field;
+  }
+  EXPECT_NE(ConfigError("top_p", 0), "");
+  EXPECT_NE(ConfigError("top_k", 1.5), "");
+  EXPECT_EQ(ConfigError("top_k", 50.0), "");
+  EXPECT_EQ(ConfigError("top_k", -1), "");
+  EXPECT_EQ(ConfigError("max_length", 1e300), "");
+  CheckGenerationConfig(nullptr, "none");
 }
 
 TEST(Llm, LogitBiasIsClamped) {

@@ -25,7 +25,6 @@ std::optional<tensor::DType> KvDType(const std::string& name) {
   if (name == "bfloat16") return tensor::DType::kBF16;
   if (name == "float16") return tensor::DType::kF16;
   if (name == "float32") return tensor::DType::kF32;
-  if (name == "int8") return tensor::DType::kI8;
   return std::nullopt;  // auto
 }
 
@@ -82,9 +81,6 @@ class ProgressBar {
 }  // namespace
 
 LoadedModel DeclareModel(const base::ServeOptions& options) {
-  if (options.model.empty()) {
-    throw Error(ErrorKind::kUsage, "MODEL", "is missing", "name a model folder or a .gguf or .safetensors file");
-  }
   LoadedModel loaded;
   loaded.checkpoint = std::make_unique<formats::Checkpoint>(formats::OpenCheckpoint(ResolveModel(options)));
   base::PoolSpec pool = MakePool(options.cpu_threads);

@@ -66,5 +66,40 @@ TEST_F(ModelPath, OfflineIsAnErrorThatSaysWhereItLooked) {
   }
 }
 
+std::string ErrorOf(const std::string& model, const std::string& revision, base::ErrorKind kind) {
+  base::ServeOptions options;
+  options.model = model;
+  options.revision = revision;
+  try {
+    CheckModelName(options);
+  } catch (const base::Error& error) {
+    EXPECT_EQ(error.kind(), kind);
+    return error.what();
+  }
+  return "";
+}
+
+TEST_F(ModelPath, WhatCanBeSaidBeforeTheNetworkIsUsed) {
+  fs::create_directories(home_);
+  EXPECT_EQ(ErrorOf(home_.string(), "", base::ErrorKind::kUsage), "");
+  EXPECT_EQ(ErrorOf("org/none", "v1", base::ErrorKind::kUsage), "");
+  EXPECT_EQ(ErrorOf(home_.string(), "v1", base::ErrorKind::kUsage),
+            "--revision: " + home_.string() +
+                " is a file or folder, which has none; leave it out, or name a model of a "
+                "hub as ORG/NAME");
+  for (const char* missing : {"Nothing", "/no/such/file", "none.gguf"}) {
+    EXPECT_EQ(ErrorOf(missing, "", base::ErrorKind::kModelFile),
+              std::string(missing) +
+                  ": there is no such file or folder; name one that is there as MODEL, or a model of a "
+                  "hub as ORG/NAME, which is pulled");
+  }
+  try {
+    FindModel("org/none");
+    FAIL();
+  } catch (const base::Error& error) {
+    EXPECT_NE(std::string(error.what()).find("fetch it with peng pull org/none"), std::string::npos) << error.what();
+  }
+}
+
 }  // namespace
 }  // namespace peng::api

@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <iterator>
+#include <limits>
 
 #include "base/ascii.h"
 #include "base/error.h"
@@ -34,16 +36,39 @@ Refusal OutOfRange(std::string field, std::string_view range, int64_t value) {
   return Invalid(std::move(field), std::move(message));
 }
 
+// What a generation_config.json may say of a field; requests are bound to the same.
+struct ConfigField {
+  const char* name;
+  double low, high;  // inclusive
+  const char* range;
+  bool is_integer = false;
+};
+constexpr ConfigField kConfigFields[] = {
+    {"temperature", 0, 2, "in [0, 2]"},
+    {"top_p", std::numeric_limits<double>::min(), 1, "in (0, 1]"},
+    {"top_k", -1, INT32_MAX, "an integer from -1 to 2147483647", true},
+    {"min_p", 0, 1, "in [0, 1]"},
+    {"repetition_penalty", kLowestPenalty, kHighestPenalty, "in [0.0001, 10000]"},
+    {"max_new_tokens", 1, INT32_MAX, "an integer from 1 to 2147483647", true},
+};
+
 std::optional<double> ConfigNumber(const base::Json& config, std::string_view key) {
   const base::Json* value = config.Find(key);
   if (value == nullptr || !value->is_number()) return std::nullopt;
   return value->as_double();
 }
 
+// The value as CheckGenerationConfig lets it through: out of its range it counts as absent.
+std::optional<int64_t> ConfigInteger(const base::Json& config, std::string_view key) {
+  const std::optional<double> value = ConfigNumber(config, key);
+  if (!value || !(*value >= INT32_MIN && *value <= INT32_MAX)) return std::nullopt;
+  return static_cast<int64_t>(*value);
+}
+
 void FillDefaults(const base::Json& config, GenerationParams* p) {
   if (!p->temperature) p->temperature = ConfigNumber(config, "temperature").value_or(1.0);
   if (!p->top_p) p->top_p = ConfigNumber(config, "top_p").value_or(1.0);
-  if (!p->top_k) p->top_k = static_cast<int64_t>(ConfigNumber(config, "top_k").value_or(0));
+  if (!p->top_k) p->top_k = ConfigInteger(config, "top_k").value_or(0);
   if (!p->min_p) p->min_p = ConfigNumber(config, "min_p").value_or(0.0);
   if (!p->repetition_penalty) p->repetition_penalty = ConfigNumber(config, "repetition_penalty").value_or(1.0);
 }
@@ -190,8 +215,8 @@ std::optional<Refusal> ResolveLengths(const LlmParts& parts, size_t prompt_token
   if (p->max_tokens && p->min_tokens > *p->max_tokens) {
     return OutOfRange("min_tokens", fmt::format("less than or equal to max_tokens={}", *p->max_tokens), p->min_tokens);
   }
-  const double config_limit = ConfigNumber(parts.generation_config, "max_new_tokens").value_or(room);
-  const int64_t wanted = p->max_tokens.value_or(std::max<int64_t>(1, static_cast<int64_t>(config_limit)));
+  const int64_t config_limit = ConfigInteger(parts.generation_config, "max_new_tokens").value_or(room);
+  const int64_t wanted = p->max_tokens.value_or(std::max<int64_t>(1, config_limit));
   p->max_tokens = std::min(wanted, room);
   p->min_tokens = std::min(p->min_tokens, *p->max_tokens);
   return std::nullopt;
@@ -242,6 +267,19 @@ std::variant<std::string, Refusal> RenderChat(const LlmParts& parts, const ChatP
 }
 
 }  // namespace
+
+void CheckGenerationConfig(const base::Json& config, const std::string& where) {
+  for (const ConfigField& field : kConfigFields) {
+    const base::Json* value = config.Find(field.name);
+    if (value == nullptr || value->is_null()) continue;
+    const double number = value->is_number() ? value->as_double() : std::numeric_limits<double>::quiet_NaN();
+    if (Within(number, field.low, field.high) && (!field.is_integer || std::trunc(number) == number)) continue;
+    throw base::Error(
+        base::ErrorKind::kModelFile, base::Printable(where, 4096),
+        fmt::format("\"{}\" is {}, must be {}", field.name, base::Printable(value->Dump(), 80), field.range),
+        "correct it, or use --generation-config vllm, which leaves the file's values out");
+  }
+}
 
 std::optional<Refusal> ResolveParams(const LlmParts& parts, size_t prompt_tokens, GenerationParams* params) {
   FillDefaults(parts.generation_config, params);

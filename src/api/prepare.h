@@ -20,6 +20,10 @@ inline constexpr size_t kMaxStopBytes = 4096;
 inline constexpr size_t kMaxBadWords = 128;
 inline constexpr size_t kMaxBadWordBytes = 4096;
 
+// Checks the sampling defaults of a generation_config.json (object or null), which is `where`. Throws base::Error
+// (kModelFile) that names the field and what goes on without the file.
+void CheckGenerationConfig(const base::Json& config, const std::string& where);
+
 // Fills what is unset from `generation_config` (object or null), checks every value and puts the lists of ids in
 // ascending order, each id once. nullopt if all is well.
 std::optional<Refusal> ResolveParams(const LlmParts& parts, size_t prompt_tokens, GenerationParams* params);

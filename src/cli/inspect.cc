@@ -18,7 +18,7 @@ std::string ShapeText(const std::vector<int64_t>& shape) {
 void PrintText(const api::Inspection& file) {
   std::printf("%s: %s, %zu tensors, %.1f MB\n", file.path.c_str(), file.kind.c_str(), file.tensors.size(),
               static_cast<double>(file.tensor_bytes) / 1e6);
-  for (const auto& [key, value] : file.metadata) std::printf("%s = %s\n", key.c_str(), value.c_str());
+  for (const auto& entry : file.metadata) std::printf("%s = %s\n", entry.key.c_str(), entry.text.c_str());
   for (const auto& t : file.tensors) {
     std::printf("%-48s %-8s %-20s %12lld bytes%s\n", t.name.c_str(), t.format.c_str(), ShapeText(t.shape).c_str(),
                 static_cast<long long>(t.bytes), t.supported ? "" : "  (not supported)");
@@ -26,8 +26,11 @@ void PrintText(const api::Inspection& file) {
 }
 
 void PrintJson(const api::Inspection& file) {
-  base::Json out, metadata(base::Json::Object{}), tensors(base::Json::Array{});
-  for (const auto& [key, value] : file.metadata) metadata.Set(key, value);
+  base::Json out, metadata(base::Json::Object{}), lengths(base::Json::Object{}), tensors(base::Json::Array{});
+  for (const auto& entry : file.metadata) {
+    metadata.Set(entry.key, entry.value);
+    if (entry.length) lengths.Set(entry.key, *entry.length);
+  }
   for (const auto& t : file.tensors) {
     base::Json tensor, shape(base::Json::Array{});
     for (const int64_t n : t.shape) shape.Push(n);
@@ -36,7 +39,7 @@ void PrintJson(const api::Inspection& file) {
     tensors.Push(std::move(tensor));
   }
   out.Set("path", file.path).Set("kind", file.kind).Set("tensor_bytes", file.tensor_bytes);
-  out.Set("metadata", std::move(metadata)).Set("tensors", std::move(tensors));
+  out.Set("metadata", std::move(metadata)).Set("array_lengths", std::move(lengths)).Set("tensors", std::move(tensors));
   std::printf("%s\n", out.Dump().c_str());
 }
 

@@ -26,9 +26,17 @@ struct Shortage {
 
 int64_t BlocksForContext(const MemoryDemand& d) { return (d.max_model_len + d.block_size - 1) / d.block_size; }
 
+std::string MayUse(const MemoryDemand& d) {
+  std::string line = fmt::format("may use       {:>10}", FormatBytes(d.free));
+  if (d.available <= 0) return line;
+  return line + fmt::format("  {:.0f} % of {} available",
+                            100.0 * static_cast<double>(d.free) / static_cast<double>(d.available),
+                            FormatBytes(d.available));
+}
+
 std::vector<std::string> Describe(const MemoryDemand& d, const MemoryPlan& plan) {
   std::vector<std::string> lines = {
-      fmt::format("memory free   {:>10}", FormatBytes(d.free)),
+      MayUse(d),
       fmt::format("  weights     {:>10}", FormatBytes(d.weights)),
       fmt::format("  scratch     {:>10}  steps of {} tokens, {} sequences", FormatBytes(plan.scratch_bytes),
                   d.max_num_batched_tokens, d.max_num_seqs),
@@ -123,9 +131,34 @@ std::optional<Proposal> FittingKvCache(Proposal p) {
   return p;
 }
 
+// Less may be free at the next start.
+MemoryDemand WithLessFree(MemoryDemand d) {
+  d.free -= d.free / 50 + 4 * kMiB;
+  return d;
+}
+
+// A budget of the user's that holds no context, where memory for one is there.
+void CheckKvCache(const MemoryDemand& d) {
+  const int64_t tokens = d.max_model_len_is_fixed ? d.max_model_len : std::min(kShortestUsefulContext, d.max_model_len);
+  const int64_t least = (1 + (tokens + d.block_size - 1) / d.block_size) * d.kv_block;
+  const int64_t left = WithLessFree(d).free - d.weights - d.other - d.scratch(d.max_num_batched_tokens, d.max_num_seqs);
+  if (!d.kv_cache || *d.kv_cache >= least || *d.kv_cache > left) return;
+  std::string ways;
+  const auto add = [&ways](const std::string& way) { ways += (ways.empty() ? "use " : ", or ") + way; };
+  const int64_t least_mib = (least + kMiB - 1) / kMiB;
+  if (least_mib * kMiB <= left) add(fmt::format("--kv-cache-memory-bytes {}M or more", least_mib));
+  const int64_t fitting = (*d.kv_cache / d.kv_block - 1) * d.block_size;
+  if (d.max_model_len_is_fixed && fitting > 0) add(fmt::format("--max-model-len {}", fitting));
+  if (d.block_size > tokens) add("a smaller --block-size");
+  if (ways.empty()) return;
+  throw base::Error(base::ErrorKind::kUsage, "--kv-cache-memory-bytes",
+                    fmt::format("{} do not hold a context of {} tokens, which takes {} in blocks of {}",
+                                FormatBytes(*d.kv_cache), tokens, FormatBytes(least), d.block_size),
+                    ways);
+}
+
 std::string Advice(const MemoryDemand& demand) {
-  MemoryDemand d = demand;
-  d.free -= d.free / 50 + 4 * kMiB;  // less may be free at the next start
+  const MemoryDemand d = WithLessFree(demand);
   std::optional<Proposal> short_context;
   for (const Proposal& steps : SmallerSteps(d)) {
     const std::optional<Proposal> p = FittingKvCache(steps);
@@ -142,6 +175,7 @@ std::string Advice(const MemoryDemand& demand) {
 
 MemoryPlan PlanMemory(const MemoryDemand& d) {
   PENG_CHECK(d.kv_block > 0 && d.block_size > 0 && d.max_num_seqs > 0 && d.max_model_len > 0);
+  CheckKvCache(d);
   auto result = Divide(d);
   if (auto* plan = std::get_if<MemoryPlan>(&result)) return std::move(*plan);
   const Shortage& s = std::get<Shortage>(result);

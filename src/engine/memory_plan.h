@@ -11,7 +11,8 @@ namespace peng::engine {
 
 // Bytes unless said otherwise; all of one device (or of the host).
 struct MemoryDemand {
-  int64_t free = 0;  // before anything of the below is allocated
+  int64_t free = 0;       // what peng may use, before anything of the below is allocated
+  int64_t available = 0;  // what `free` is a share of; 0 = not told
   int64_t weights = 0;
   int64_t mapped = 0;  // weights that stay in their file; the system reads them when needed and may drop them
   int64_t other = 0;   // vocabulary, code, connections
@@ -36,9 +37,10 @@ struct MemoryPlan {
 };
 
 // Divides the memory before anything is allocated: KV blocks get what was asked for, or half of what weights and
-// scratch leave free, and never more than max_num_seqs whole contexts can use. Throws base::Error (kRuntime) with what
-// there is, what is needed, what is missing and settings with which the same demand is accepted, even if a little less
-// memory is free then.
+// scratch leave free, and never more than max_num_seqs whole contexts can use. Throws base::Error (kUsage) for a KV
+// cache of the user's that holds no context, with the least that does; otherwise (kRuntime) with what there is, what is
+// needed, what is missing and settings with which the same demand is accepted, even if a little less memory is free
+// then.
 MemoryPlan PlanMemory(const MemoryDemand& demand);
 
 // "1.5 GiB", "12 MiB", "300 B".

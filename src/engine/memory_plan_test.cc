@@ -36,7 +36,8 @@ std::string ErrorOf(const MemoryDemand& d) {
   try {
     PlanMemory(d);
   } catch (const base::Error& e) {
-    EXPECT_EQ(e.kind(), base::ErrorKind::kRuntime);
+    const bool by_flag = std::string_view(e.what()).starts_with("--kv-cache-memory-bytes: ");
+    EXPECT_EQ(e.kind(), by_flag ? base::ErrorKind::kUsage : base::ErrorKind::kRuntime);
     return e.what();
   }
   return "";
@@ -89,6 +90,37 @@ TEST(MemoryPlan, TakesNoMoreThanTheRequestsCanUse) {
   EXPECT_EQ(PlanMemory(d).num_blocks, 1 + 2 * 256);
   d.kv_cache = 10 * kGiB;
   EXPECT_EQ(PlanMemory(d).num_blocks, 1 + 2 * 256);
+}
+
+TEST(MemoryPlan, TellsOfWhatTheMemoryIsAShare) {
+  MemoryDemand d = Demand();
+  EXPECT_EQ(PlanMemory(d).lines[0], "may use         16.0 GiB");
+  d.available = 20 * kGiB;
+  EXPECT_EQ(PlanMemory(d).lines[0], "may use         16.0 GiB  80 % of 20.0 GiB available");
+}
+
+TEST(MemoryPlan, NamesTheFlagOfAKvCacheThatHoldsNoContext) {
+  MemoryDemand d = Demand();
+  d.kv_cache = 1000;
+  const std::string least = "use --kv-cache-memory-bytes 34M or more";
+  EXPECT_EQ(
+      ErrorOf(d),
+      "--kv-cache-memory-bytes: 1000 B do not hold a context of 512 tokens, which takes 34 MiB in blocks of 32; " +
+          least);
+  d.kv_cache = 34 * kMiB;
+  EXPECT_EQ(PlanMemory(d).max_model_len, 512);
+  d.max_model_len_is_fixed = true;
+  EXPECT_EQ(
+      ErrorOf(d),
+      "--kv-cache-memory-bytes: 34 MiB do not hold a context of 8192 tokens, which takes 514 MiB in blocks of 32; "
+      "use --kv-cache-memory-bytes 514M or more, or --max-model-len 512");
+  d.max_model_len_is_fixed = false;
+  d.block_size = 1024;
+  d.kv_block = 64 * kMiB;
+  EXPECT_EQ(
+      ErrorOf(d),
+      "--kv-cache-memory-bytes: 34 MiB do not hold a context of 512 tokens, which takes 128 MiB in blocks of 1024; "
+      "use --kv-cache-memory-bytes 128M or more, or a smaller --block-size");
 }
 
 TEST(MemoryPlan, FollowsTheUser) {

@@ -22,6 +22,7 @@ void OpenGguf(const std::string& path, Checkpoint& checkpoint) {
   checkpoint.weights = std::move(weights);
   checkpoint.tokenizer = GgufTokenizer(header);
   checkpoint.chat_template = header.String("tokenizer.chat_template");
+  checkpoint.chat_template_source = header.path();
   const TokenizerData& t = checkpoint.tokenizer;
   for (const auto& id : {t.eos_id, t.eot_id, t.eom_id})
     if (id) checkpoint.eos_token_ids.push_back(*id);
@@ -38,7 +39,10 @@ Checkpoint OpenCheckpoint(const std::string& path) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
   const std::string where = base::Printable(path, 4096);
-  if (!fs::exists(status)) throw base::Error(base::ErrorKind::kModelFile, where, "there is no such file or folder");
+  if (!fs::exists(status)) {
+    throw base::Error(base::ErrorKind::kModelFile, where, "there is no such file or folder",
+                      "name one that is there, or a model of a hub as ORG/NAME");
+  }
 
   Checkpoint checkpoint;
   checkpoint.path = path;
@@ -51,7 +55,8 @@ Checkpoint OpenCheckpoint(const std::string& path) {
   } else if (path.ends_with(".gguf")) {
     OpenGguf(path, checkpoint);
   } else {
-    throw base::Error(base::ErrorKind::kModelFile, where, "is neither a folder nor a .gguf or .safetensors file");
+    throw base::Error(base::ErrorKind::kModelFile, where, "is no model file",
+                      "name a .gguf or .safetensors file, or a folder in Hugging Face's layout");
   }
   std::vector<int32_t>& ids = checkpoint.eos_token_ids;
   std::sort(ids.begin(), ids.end());

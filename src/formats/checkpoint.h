@@ -36,6 +36,7 @@ struct Checkpoint {
   std::unique_ptr<WeightMap> weights;
   TokenizerData tokenizer;
   std::optional<std::string> chat_template;
+  std::string chat_template_source;    // file name, for messages
   std::vector<int32_t> eos_token_ids;  // union over config, generation_config and GGUF keys, sorted
   base::Json generation_config;        // object, or null
 };

@@ -11,6 +11,8 @@
 #include <variant>
 #include <vector>
 
+#include "base/json.h"
+
 #include "tensor/format.h"
 
 namespace peng::formats {
@@ -98,5 +100,8 @@ class GgufFile {
 
 // The value as text for people, strings without control bytes, arrays by their first elements.
 std::string GgufValueText(const GgufValue& value);
+
+// The value as what it is: numbers, texts, and arrays by their first `max_items` elements.
+base::Json GgufValueJson(const GgufValue& value, uint64_t max_items);
 
 }  // namespace peng::formats

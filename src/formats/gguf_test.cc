@@ -386,6 +386,14 @@ TEST(GgufModel, ReadsAGoldenFile) {
 
   const Inspection inspection = Inspect(PENG_SOURCE_DIR "/tests/data/gguf/llama_gqa-Q4_0.gguf");
   EXPECT_EQ(inspection.kind, "GGUF v3");
+  for (const Inspection::Metadata& entry : inspection.metadata) {
+    if (entry.key == "llama.block_count") {
+      EXPECT_EQ(entry.value, base::Json(2)) << entry.value.Dump();
+    }
+    if (entry.key != "tokenizer.ggml.tokens") continue;
+    EXPECT_EQ(entry.length, 512);
+    EXPECT_EQ(entry.value.as_array().size(), size_t{Inspection::kMaxItems});
+  }
   EXPECT_EQ(inspection.tensors.size(), checkpoint.weights->Names().size());
   EXPECT_EQ(inspection.tensor_bytes, checkpoint.weights->TotalBytes());
 }

@@ -189,4 +189,23 @@ std::string GgufValueText(const GgufValue& value) {
   return ArrayText(std::get<GgufArray>(value));
 }
 
+base::Json GgufValueJson(const GgufValue& value, uint64_t max_items) {
+  if (const auto* flag = std::get_if<bool>(&value)) return *flag;
+  if (const auto* s = std::get_if<int64_t>(&value)) return *s;
+  if (const auto* u = std::get_if<uint64_t>(&value)) return *u;
+  if (const auto* d = std::get_if<double>(&value)) return *d;
+  if (const auto* text = std::get_if<std::string_view>(&value)) return *text;
+  GgufArray head = std::get<GgufArray>(value);
+  head.count = std::min(head.count, max_items);
+  base::Json::Array items;
+  if (const auto strings = head.Strings()) {
+    items.assign(strings->begin(), strings->end());
+  } else if (const auto floats = head.Floats()) {
+    for (const float f : *floats) items.emplace_back(static_cast<double>(f));
+  } else if (const auto ints = head.Ints()) {
+    items.assign(ints->begin(), ints->end());
+  }
+  return items;
+}
+
 }  // namespace peng::formats

@@ -61,10 +61,15 @@ void ReadHfFolder(const std::string& folder, Checkpoint& checkpoint) {
   const std::string tokenizer_config_path = folder + "/tokenizer_config.json";
   if (auto text = ReadTextFileIfThere(tokenizer_config_path)) {
     checkpoint.chat_template = ChatTemplateOf(tokenizer_config_path, ParseJsonObject(tokenizer_config_path, *text));
+    checkpoint.chat_template_source = tokenizer_config_path;
     checkpoint.tokenizer.tokenizer_config_json = std::move(*text);
   }
   // A template file of its own is newer than the key.
-  if (auto text = ReadTextFileIfThere(folder + "/chat_template.jinja")) checkpoint.chat_template = std::move(*text);
+  const std::string template_path = folder + "/chat_template.jinja";
+  if (auto text = ReadTextFileIfThere(template_path)) {
+    checkpoint.chat_template = std::move(*text);
+    checkpoint.chat_template_source = template_path;
+  }
 }
 
 }  // namespace peng::formats

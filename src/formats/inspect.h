@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
-#include <utility>
 #include <vector>
+
+#include "base/json.h"
 
 namespace peng::formats {
 
@@ -20,7 +22,14 @@ struct InspectedTensor {
 struct Inspection {
   std::string path;
   std::string kind;  // "GGUF v3", "GGUF v3, 3 parts", "safetensors", "Hugging Face folder"
-  std::vector<std::pair<std::string, std::string>> metadata;
+  struct Metadata {
+    std::string key;
+    std::string text;  // for people
+    base::Json value;  // arrays hold the first kMaxItems of `length` items
+    std::optional<int64_t> length = std::nullopt;
+  };
+  static constexpr int64_t kMaxItems = 32;
+  std::vector<Metadata> metadata;
   std::vector<InspectedTensor> tensors;  // in the order of the file
   int64_t tensor_bytes = 0;
 };

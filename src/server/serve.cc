@@ -322,6 +322,7 @@ void EndIfHandlersStay(Signals& signals, HttpServer& http, int code) {
 int RunServer(base::ServeOptions options) {
   Signals signals(!options.api_key_file.empty() || !options.audit_log.empty() || !options.ssl_certfile.empty());
   if (!options.log_prompts) ForbidCoreDumps();
+  api::CheckSettings(options);
   Service service(MakeServiceOptions(options));
   HideKeys(&options);
   HttpOptions http_options = MakeHttpOptions(options);

@@ -6,6 +6,8 @@ import pathlib
 import pty
 import re
 import select
+import shutil
+import socket
 import subprocess
 import time
 
@@ -148,7 +150,84 @@ def test_inspect(peng):
     tensors = {t["name"]: t for t in listing["tensors"]}
     assert tensors["blk.0.attn_q.weight"]["format"] == "Q4_0"
     assert tensors["blk.0.attn_q.weight"]["shape"] == [256, 256]
-    assert dict(listing["metadata"])["general.architecture"] == '"llama"'
+    metadata = listing["metadata"]
+    assert metadata["general.architecture"] == "llama" and metadata["llama.block_count"] == 2
+    assert metadata["llama.rope.freq_base"] == 10000.0 and metadata["tokenizer.ggml.add_bos_token"] is True
+    assert listing["array_lengths"]["tokenizer.ggml.tokens"] == 512 and metadata["tokenizer.ggml.tokens"][7] == "!"
+    folder = json.loads(peng("inspect", TINY, "--json"))
+    config = json.loads((TINY / "config.json").read_text())
+    assert folder["metadata"] == config and folder["array_lengths"] == {"architectures": 1}
+
+
+@pytest.mark.parametrize("path, words", [
+    ("/tmp", "/tmp: has no config.json; give a folder in Hugging Face's layout"),
+    (TINY / "tokenizer.json", "is no model file; name a .gguf"),
+    ("/no/such.safetensors", "there is no such file or folder"),
+    ("org/none", "in no cache (looked in "),
+])
+def test_inspect_says_what_is_no_model(peng, path, words, tmp_path):
+    peng("inspect", path, code=3, env={"PENG_HOME": str(tmp_path)})
+    assert words in one_line(peng.errors)
+    if path == "org/none":
+        assert peng.errors.rstrip().endswith("; fetch it with peng pull org/none")
+
+
+@pytest.fixture
+def model(tmp_path):
+    """A copy of the tiny model to change."""
+    return pathlib.Path(shutil.copytree(TINY, tmp_path / "model"))
+
+
+def edit(path, **values):
+    path.write_text(json.dumps({**(json.loads(path.read_text()) if path.exists() else {}), **values}))
+
+
+@pytest.mark.parametrize("field, value, shown", [
+    ("top_p", -5, "-5"), ("top_k", 1e300, "1e+300"), ("max_new_tokens", 1e300, "1e+300"), ("max_new_tokens", 0, "0"),
+    ("temperature", "x", '"x"'), ("min_p", 2, "2"), ("repetition_penalty", 0, "0"),
+])
+def test_defaults_of_the_model_are_checked_when_it_is_loaded(peng, model, field, value, shown):
+    edit(model / "generation_config.json", **{field: value})
+    peng("complete", model, "-p", "x", "--max-tokens", 1, code=3)
+    line = one_line(peng.errors)
+    assert f'{model}/generation_config.json: "{field}" is {shown}, must be ' in line and "--generation-config vllm" in line
+    peng("complete", model, "-p", "x", "--max-tokens", 1, "--generation-config", "vllm")
+    assert peng.errors == ""
+
+
+def test_ends_of_replies_outside_the_vocabulary_are_warned_about(peng, model):
+    edit(model / "config.json", eos_token_id=[1, 99999])
+    peng("complete", model, "-p", "x", "--max-tokens", 1)
+    assert '"eos_token_id" has 99999, but the vocabulary has 512 tokens' in one_line(peng.errors)
+
+
+def test_a_broken_template_names_its_file(peng, model):
+    edit(model / "tokenizer_config.json", chat_template="{% if %}")
+    peng("chat", model, "-q", "x", code=3)
+    assert one_line(peng.errors).startswith(f"peng: {model}/tokenizer_config.json: the chat template is refused: ")
+    (model / "chat_template.jinja").write_text("{{")
+    peng("chat", model, "-q", "x", code=3)
+    assert one_line(peng.errors).startswith(f"peng: {model}/chat_template.jinja: the chat template is refused: ")
+
+
+def test_settings_are_judged_before_the_port_is_taken(peng):
+    with socket.create_server(("127.0.0.1", 0)) as busy:
+        port = busy.getsockname()[1]
+        for words, code, line in (["/no/model"], 3, "/no/model: there is no such file or folder"), \
+                                 ([TINY, "--max-isa", "avx9"], 2, "--max-isa"), \
+                                 ([TINY, "--chat-template", "none"], 2, "--chat-template none"), \
+                                 ([TINY, "--revision", "x"], 2, "--revision"), ([], 2, "MODEL"), \
+                                 ([TINY], 1, "in use"):
+            peng("serve", *words, "--port", port, code=code)
+            assert line in peng.errors.strip().splitlines()[-1], peng.errors
+            assert "listening" not in peng.errors
+
+
+def test_a_kv_cache_that_holds_no_context_names_its_flag(peng):
+    peng("complete", TINY, "-p", "x", "--kv-cache-memory-bytes", 1000, code=2)
+    line = one_line(peng.errors)
+    assert line.startswith("peng: --kv-cache-memory-bytes: 1000 B do not hold") and "use --kv-cache-memory-bytes 1M or more" in line
+    peng("complete", TINY, "-p", "x", "--max-tokens", 1, "--kv-cache-memory-bytes", "1M")
 
 
 def test_complete_is_greedy_and_stops(peng, default_model):

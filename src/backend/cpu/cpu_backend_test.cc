@@ -53,6 +53,14 @@ TEST(CpuBackend, RefusesCachesThatItDoesNotKeep) {
   EXPECT_EQ(backend->MakeKvStore(good, 32, 2)->BlockBytes(), backend->KvBlockBytes(good, 32));
 }
 
+// Blocks of any size take what their tokens do: 2 (K and V) * layers * heads * dim * 2 bytes each.
+TEST(CpuBackend, SmallBlocksWasteNoMemory) {
+  const auto backend = MakeCpuBackend({});
+  const KvSpec small[] = {{KvKind::kFull, 2, 2, 16, 16, tensor::DType::kBF16, 0}};
+  const int64_t token = backend->KvBlockBytes(small, 32) / 32;
+  for (const int block_size : {8, 16, 64}) EXPECT_EQ(backend->KvBlockBytes(small, block_size), block_size * token);
+}
+
 TEST(CpuBackend, ComputeTypeDecidesTheCache) {
   EXPECT_EQ(MakeCpuBackend({})->DefaultKvDType(), tensor::DType::kBF16);
   CpuBackendConfig config;

@@ -11,7 +11,7 @@
 namespace peng::backend::cpu {
 namespace {
 
-constexpr int64_t kBlockAlignment = 64 << 10;
+constexpr int64_t kBlockAlignment = 64;  // a cache line: larger ones waste memory in every block
 
 int64_t HeadBytes(const KvSpec& spec, int block_size) {
   return static_cast<int64_t>(spec.head_dim) * block_size * static_cast<int64_t>(tensor::DTypeBytes(spec.dtype));

@@ -18,13 +18,13 @@ inline base::IndexRange ShardHeads(int num_heads, int shard, int num_shards) {
   return base::SplitRange(static_cast<size_t>(num_heads), 1, shard, num_shards);
 }
 
-// Bytes of a block in each shard: [group][layer][K|V][head of shard][token][dim], rounded up to 64 KiB.
+// Bytes of a block in each shard: [group][layer][K|V][head of shard][token][dim], rounded up to 64 bytes.
 int64_t ShardBlockBytes(std::span<const KvSpec> specs, int block_size, int shard, int num_shards);
 
 // Throws base::Error (kUsage) for a kind of cache or an element type that the CPU does not keep.
 void CheckKvSpecs(std::span<const KvSpec> specs, int block_size);
 
-// [shard][block][group][layer][K|V][head of shard][token][dim]; each shard's block is one run, aligned to 64 KiB.
+// [shard][block][group][layer][K|V][head of shard][token][dim]; each shard's block is one run, aligned to 64 bytes.
 // Layers are counted through the groups. Memory is touched when tokens are written.
 class CpuKvStore : public KvStore {
  public:
