@@ -217,7 +217,7 @@ def test_settings_are_judged_before_the_port_is_taken(peng):
                                  ([TINY, "--max-isa", "avx9"], 2, "--max-isa"), \
                                  ([TINY, "--chat-template", "none"], 2, "--chat-template none"), \
                                  ([TINY, "--revision", "x"], 2, "--revision"), ([], 2, "MODEL"), \
-                                 ([TINY], 1, "in use"):
+                                 ([TINY], 2, "in use"):
             peng("serve", *words, "--port", port, code=code)
             assert line in peng.errors.strip().splitlines()[-1], peng.errors
             assert "listening" not in peng.errors
