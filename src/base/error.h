@@ -10,13 +10,14 @@ namespace peng::base {
 // What an Error ends, as the process exit code of the command line.
 enum class ErrorKind : int {
   kRuntime = 1,    // run-time failure: disk, network, memory
-  kUsage = 2,      // bad flag, environment variable, config file or request
-  kModelFile = 3,  // a model file that is refused
+  kUsage = 2,      // bad flag, environment variable, config file or request, or a file that one of them names
+  kModelFile = 3,  // a model that is refused, or is not there
   kDevice = 4,     // a device that cannot be used
 };
 
-// Ends a load, a request or the process. Caught in three places only: the HTTP handler, the engine step, main (and the
-// C API). what() is one line: "WHERE: WHAT; ACTION", with the parts that are empty left out.
+// Ends a load, a request or the process. Caught where that ends (the HTTP handler, the engine step, main, the C API),
+// and by who goes on without what failed and says so: ARCHITECTURE.md names them. what() is one line: "WHERE: WHAT;
+// ACTION", with the parts that are empty left out.
 class Error : public std::runtime_error {
  public:
   // `where` names the file, flag or field; `what` the fault with the values found; `action` what to do about it.
