@@ -220,7 +220,7 @@ TEST(KvStore, CopiesAndMovesBlocks) {
   const AttentionShape shape = ShapeOf(4, 2, 64);
   const Inputs in(shape, 64, 1);
   const auto kv = MakeKv(backend, shape, tensor::DType::kBF16, 32, 6);
-  EXPECT_EQ(kv->BlockBytes(), 65536);
+  EXPECT_EQ(kv->BlockBytes(), 2 * 2 * 2 * 32 * 64 * 2);  // layers, K and V, heads, tokens, dimension, bytes
   const std::vector<float> first = Step(backend, *kv, {{&in, 0, 63, {1, 2}}});
   kv->CopyBlock(1, 4);
   kv->ImportBlock(5, kv->ExportBlock(2));
