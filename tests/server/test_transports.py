@@ -188,7 +188,7 @@ BAD_START = {
     "foreign host": (["--host", "192.0.2.1"], "cannot listen"),
     "empty name": (["--served-model-name", ""], "--served-model-name: is empty"),
     "name with a line break": (["--served-model-name", "a\nb"], "is no name"),
-    "middleware": (["--middleware", "a.b"], "--middleware: is no flag of peng serve; peng loads no Python code"),
+    "middleware": (["--middleware", "a.b"], "--middleware: is a flag of vLLM that peng does not have; peng loads no Python code"),
     "access log": (["--disable-uvicorn-access-log"], "peng writes no access log"),
 }
 
